@@ -83,7 +83,7 @@ class Place:
 def clean(hosts: str | None = None) -> None:
     """Remove everything with the suite's label whose runner is gone, here or on HOSTS; print what was removed and what was left.
 
-    Raises RequestError, after cleaning everything else, if a Docker engine that should be there does not answer.
+    Raises RequestError, after cleaning everything else, if a Docker engine that should be there does not answer, or any engine stops answering.
     """
     refusals: list[str] = []
     with ExitStack() as connections:
@@ -183,7 +183,7 @@ def _main(runner: str, hosts: str | None = None) -> None:
 
 
 def _here(refusals: list[str]) -> Iterator[Place]:
-    """The places of this machine; a silent engine is a refusal only if its program or DOCKER_HOST shows that it should be there."""
+    """The places of this machine; a Docker engine that does not answer is a refusal only if its program or DOCKER_HOST shows that it should."""
     try:
         yield Place(InDocker(docker.connect()))
     except EngineError as error:

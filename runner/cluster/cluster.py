@@ -1,7 +1,7 @@
 """The machines of a request: this one, nodes emulated on it, or the hosts of a list. Starts nothing that outlives its inspection.
 
-A plan for other hosts needs no contact: it relies on what their list claims. `plan/launch/` gives each emulated node its network
-namespace, and `engines/shaper.py` shapes its link.
+A plan for hosts with Docker needs no contact: it relies on what their list claims. Nodes reached by a command line are always asked.
+`plan/launch/` gives each emulated node its network namespace, and `engines/shaper.py` shapes its link.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Cluster:
 
     @property
     def host(self) -> HostFacts | None:
-        """Facts of the first machine; None if that is this one, which is asked before each run."""
+        """Facts of the first machine; None without contact, or if that is this machine, which is asked before each run."""
         return self.surveyed[0].facts if self.surveyed else None
 
     def used(self, placement: Sequence[Placed], *, image_ids: Mapping[str, str]) -> tuple[NodeUsed, ...]:
@@ -124,7 +124,7 @@ class Cluster:
 
 
 def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Cluster:
-    """Find the machines that a request may use; without contact, the list's claims are believed. Raises RequestError."""
+    """Find the machines that a request may use. Without `contact`, the claims of a list of Docker hosts are believed. Raises RequestError."""
     if request.hosts is None:
         return _this_machine(request)
     if request.hosts == SLURM:

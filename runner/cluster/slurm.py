@@ -19,7 +19,7 @@ _COMPLETING_S: Final = 45.0
 _POLL_S: Final = 0.5
 # Set if this process is itself in a step of the job or in its script: Slurm waits for it (KillWait) before it reports how the job ended.
 _IN_STEP: Final = "SLURM_TASK_PID"
-# Slurm may tell a job to end this many seconds before its time limit (sbatch's --signal).
+# With at most this many seconds left, the time limit is taken to be why Slurm tells the job to end (sbatch's --signal).
 _NEAR_S: Final = 120
 _FIELD: Final = re.compile(r"(?:^| )(?P<name>[A-Z][A-Za-z]+)=(?P<value>\S*)")
 _ACTIVE: Final = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
@@ -50,7 +50,7 @@ class Allocation:
     def ended(self, *, told: bool) -> Ending | None:
         """How it ended, or is about to if the runner was `told` to end; None while it continues.
 
-        Waits while Slurm is ending the job, unless this process is part of the job.
+        Waits up to `_COMPLETING_S` while Slurm is ending the job, unless this process is part of the job.
         """
         deadline = time.monotonic() + _COMPLETING_S
         while True:

@@ -1,7 +1,7 @@
 """Nodes reached by a command line: steps of a Slurm job, or ssh logins. Surveys them, and checks that they see the suite's files.
 
-Each is asked by the suite's own program and Python, so that a step reports its job's share of cores, memory and GPUs: the checkout, the
-results and the cache have to be on a file system that all nodes share.
+The suite's own program and Python run on each, so that a step reports its job's share of cores, memory and GPUs. The checkout, the results
+and the cache therefore have to be on a file system that all nodes share.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def by_ssh(hosts: Sequence[Host]) -> tuple[CommandReach, ...]:
 
 
 def survey(reaches: Sequence[CommandReach], say: Callable[[str], None]) -> tuple[Surveyed, ...]:
-    """Survey what a job may use of every node. Raises RequestError if one does not answer, does not see the suite, or lacks what its list claims."""
+    """Survey what a job may use of every node. Raises RequestError if one does not answer or see the suite, lacks what its list claims, or has a wrong clock."""
     names = [reach.node for reach in reaches]
     say(f"asking {', '.join(names)} {reaches[0].place}")
     found = require_all(names, at_once(_examine, reaches))

@@ -28,7 +28,7 @@ class NodeEnd(NamedTuple):
 
 
 class _Answer(Frozen):
-    """The output of a node's probe; if it could not be started, `state` is None and `trouble` a whole sentence."""
+    """The output of a node's probe; if there is none, or the node could not listen, `state` is None and `trouble` a whole sentence."""
 
     state: str | None
     trouble: str | None
@@ -38,8 +38,8 @@ class _Answer(Frozen):
 def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
     """A node's end of a wire; raises RequestError if the interface does not exist or has no address.
 
-    `wire` is an interface's name or a role of the hosts file. None stands for the role `ethernet`, else for the first interface with an
-    address that is no loopback.
+    `wire` is an interface's name or a role of the hosts file. None stands for the role `ethernet`, else for the first interface, except
+    a loopback, that has an address.
     """
     name = seen.host.name
     roles = {str(role): interface for role, interface in seen.host.interfaces.items()}
@@ -119,7 +119,7 @@ class Unreachable:
     """One node that could not reach another.
 
     Attributes:
-        source_state, target_state: the kernel's operstate of their interfaces; None if it could not be read.
+        source_state, target_state: the kernel's operstate of their interfaces; None if the node's probe failed.
     """
 
     source: str
@@ -141,8 +141,8 @@ class Unreachable:
 def explain(unreachable: Sequence[Unreachable]) -> str | None:
     """Name the node at fault in one sentence; None if every pair reached each other.
 
-    At fault is a node whose engine does not answer, else one whose interface is down according to its kernel, else the only node that is in
-    every failed pair; else all pairs are named.
+    At fault is a node whose probe failed, else one whose interface is down according to its kernel, else the only node that is in every failed
+    pair; else all pairs are named.
     """
     if not unreachable:
         return None

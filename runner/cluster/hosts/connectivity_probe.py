@@ -2,7 +2,7 @@
 
     python3 -c "$(cat connectivity_probe.py)" '{"name": ..., "iface": ..., "address": ..., "port": ..., "peers": {NAME: [ADDRESS, PORT]}, "seconds": ...}'
 
-Runs in a container of the suite's base with the node's network, so it is one file that needs only the standard library. Both ends
+Runs in a container of the suite's base with the node's network, or by a command, so it is one file that needs only the standard library. Both ends
 are bound to the tested interface. Each call carries more than one packet of any common size, since with different MTUs a handshake
 succeeds but larger packets are lost. Prints one line of JSON: the interface's state, and for each peer None or the reason why it was not
 reached.

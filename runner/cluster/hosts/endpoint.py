@@ -208,7 +208,7 @@ def engine_sentence(host: Host, error: str, *, stderr: str) -> str:
 
 
 def _explain(table: _Table, text: str, quoted: str, **names: str) -> str | None:
-    """The first row that matches, as the end of a sentence."""
+    """The first row that matches, as the end of a sentence; None if none does."""
     for pattern, meaning, step in table:
         if re.search(pattern, text):
             return f"{meaning.format(**names)} ({quoted}); {step.format(**names)}"

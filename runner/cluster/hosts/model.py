@@ -165,7 +165,7 @@ class Hosts(Frozen):
     source: str
 
 
-# The range from which kernels assign free ports too: without contact, a plan shows examples.
+# Examples for a plan without contact, from the range from which kernels assign free ports.
 _PORTS: Final = tuple(range(40000, 40064))
 
 

@@ -118,7 +118,7 @@ class _Transfer:
         self._thread.start()
 
     def put(self, block: bytes | None) -> None:
-        """Queue the next block, None at the end; does nothing once the node has failed."""
+        """Queue the next block, None at the end; gives the node up if it stalls, and does nothing once it has failed."""
         waited_s = 0.0
         while self._thread.is_alive() and self.failure is None:
             try:

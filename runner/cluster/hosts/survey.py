@@ -1,6 +1,6 @@
 """What the hosts have: all are asked concurrently, each by a container of the suite's base that prints a snapshot.
 
-The container has the host's network, so that it sees its interfaces, and nothing else: an ordinary user without capabilities on a
+The container has the host's network, to see its interfaces, and no other privilege: an ordinary user without capabilities on a
 read-only root. It requests GPUs as a job would, which shows how the engine provides them. The snapshot's files are written to a folder
 here, so that the same code reads this machine's files and another's.
 """
@@ -238,7 +238,7 @@ def read_snapshot(name: str, output: str) -> Snapshot:
 def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
     """Survey every host, in the list's order, and check it against the list's claims; the connections stay open.
 
-    Raises RequestError, after closing them all, if a host can't be reached, lacks what the list claims, or has a wrong clock.
+    Raises RequestError, after closing them all, if a host can't be reached, lacks what the list claims, has a wrong clock or is listed twice.
     """
     names = [host.name for host in hosts.hosts]
     say(f"asking {', '.join(names)}")

@@ -19,7 +19,7 @@ _ARPHRD_ETHER, _ARPHRD_INFINIBAND, _ARPHRD_LOOPBACK = 1, 32, 772
 
 
 def read_text(path: Path) -> str | None:
-    """The stripped text of a file; None if it is absent, unreadable or without a value."""
+    """The stripped text of a file; None if it is absent or the kernel refuses to read it."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -2,8 +2,8 @@
 
     python3 -c "$(cat snapshot.py)" PORTS [PYNVML...]
 
-Runs on another machine, in a container of the suite's base with that machine's network and no capabilities, or in a Slurm step, so it is one
-file that needs only the standard library. It judges nothing: `hosts/survey.py` writes the files out again, and the code for this machine's
+Runs on another machine, in a container of the suite's base with that machine's network and no capabilities, or by ssh or a Slurm step, so it is
+one file that needs only the standard library. It judges nothing: `hosts/survey.py` writes the files out again, and the code for this machine's
 files reads them. PYNVML is nvidia-ml-py's module, packed by the survey; without it no GPU is asked.
 """
 

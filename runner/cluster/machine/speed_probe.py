@@ -2,10 +2,10 @@
 
     python3 -c "$(cat speed_probe.py)" FOLDER
 
-Runs in a container of the suite's base, so it is one file that needs only the standard library. Prints one line of JSON, in bytes per second:
-`memory` for copies by all cores concurrently, counting bytes read and written (STREAM's Copy: J. D. McCalpin, "Memory Bandwidth and Machine
-Balance in Current High Performance Computers", IEEE TCCA Newsletter, December 1995); `disk_write` for a file in FOLDER until it is on the disk;
-`disk_read` for the same file, after the kernel was told to drop it from its cache.
+Runs here, on a node reached by a command line, or in a container of the suite's base, so it is one file that needs only the standard library.
+Prints one line of JSON, in bytes per second: `memory` for copies by all cores concurrently, counting bytes read and written (STREAM's Copy:
+J. D. McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance Computers", IEEE TCCA Newsletter, December 1995); `disk_write`
+for a file in FOLDER until it is on the disk; `disk_read` for the same file, after the kernel was told to drop it from its cache.
 """
 
 from __future__ import annotations
