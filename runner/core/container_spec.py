@@ -7,7 +7,7 @@ from typing import Final, Literal
 from runner.core.frozen import Frozen
 from runner.core.wire import Link
 
-# A daemon serves the others and is stopped after them, a monitor only observes; containers of other roles exit on their own.
+# A daemon serves the others and is stopped once they have exited, a monitor only observes; containers of other roles exit on their own.
 Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]
 
 # The user that runs jobs in the suite's images: `bench`, as numeric `uid:gid`.

@@ -110,7 +110,7 @@ class GpuUse(Frozen):
 class Gap(Frozen):
     """A time span in which a GPU ran no kernel, copy or memset; `start_s` counts from the GPU's first piece of work.
 
-    The gap is `after` the work with this name and `before` the next; None at the edge of a region.
+    `after` names the work that ends where the gap starts, `before` the work that starts where it ends; None at the edge of a region.
     """
 
     device: str

@@ -79,7 +79,7 @@ class ImageUsed(Frozen):
 class EngineDetails(Frozen):
     """Details of the engine that ran the containers; `reason` says why, if it is not the first choice.
 
-    `confined`: whether jobs had a read-only root and no privileges; None in records older than this field.
+    `confined`: whether jobs had a read-only root and only the capabilities that they need; None in Kubernetes and in older records.
     """
 
     version: str | None

@@ -28,7 +28,7 @@ LIBRARIES: Final[Mapping[Carrier, str]] = {
 
 
 def carrier(trial: Trial) -> Carrier:
-    """Return the library that moves the gradients; strategy, kvstore and device determine it."""
+    """Return the library that moves the gradients, from strategy, Horovod or kvstore, processes and devices."""
     if trial.world_size == 1:
         return "none"
     if trial.horovod:

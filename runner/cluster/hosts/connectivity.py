@@ -17,7 +17,7 @@ from runner.core.frozen import Frozen
 
 _SECONDS: Final = 10.0  # for containers that start one after another on a busy node; success ends it immediately
 _PATIENCE_S: Final = 20
-"""Timeout of each call to an engine: the check follows a failed run, and a silent engine may be the cause."""
+"""Timeout of each call to an engine: the check may follow a failed run, of which a silent engine may be the cause."""
 
 
 class NodeEnd(NamedTuple):

@@ -145,7 +145,7 @@ class Window(EventBase):
 
 
 class Steps(EventBase):
-    """Step times, in order, of this rank's next window, whose steps do not fit on one line."""
+    """Some step times, in order, of this rank's next window, whose steps do not all fit on one line."""
 
     event: Literal["steps"]
     window: int
