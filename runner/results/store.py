@@ -1,7 +1,7 @@
 """Reads and writes run directories and `record.json`; no other room does.
 
 A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/`, tables and `record.json`, which is written last and
-atomically: its presence means that the run ended. An unnamed file, which vanishes with the runner, reserves space for the record of a run that fills the disk.
+atomically: its presence means that the run ended. An unnamed file, which vanishes with the runner, reserves space for the record on a disk that fills up.
 """
 
 from __future__ import annotations
