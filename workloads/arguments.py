@@ -1,4 +1,4 @@
-"""Command line of the programs: the same options for every workload and framework. Standard library only, read before any other import.
+"""Command line of the programs: options common to all workloads and frameworks. Standard library only, parsed before a framework's import.
 
 A value that this device or framework can't serve ends the program with one line on standard error and exit code 2 (`refuse`).
 """
@@ -10,7 +10,7 @@ PROFILES = ("kernels", "metrics", "memory", "region", "calls")
 REGIONS = ("input", "forward", "backward", "optimizer", "update")
 # Minimum compute capability of a precision.
 CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0), "fp8": (8, 9)}
-# Precisions that compute in bf16; fp8 does so except in the products of dense layers.
+# Precisions that compute in bf16; with fp8, everything but the products of dense layers.
 IN_BF16 = ("bf16", "fp8")
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
@@ -28,7 +28,7 @@ def check_model(args, framework, offered):
 
 
 def check_strategy(args, framework, offered):
-    """Refuse a strategy that a framework lacks, and options of another strategy."""
+    """Refuse a strategy that a framework lacks, `horovod` without --compression, and --compression without `horovod`."""
     if args.strategy not in offered:
         refuse(f"--strategy={args.strategy} is not {framework}'s; it has {', '.join(offered)}")
     if (args.strategy == "horovod") != (args.compression is not None):
@@ -50,7 +50,7 @@ def check_capability(args, name, capability):
 
 
 def check_epochs(args):
-    """Refuse iterations that are not a multiple of the epoch; do nothing without --epoch-iterations."""
+    """With --epoch-iterations, refuse --profile, and --iterations that are not a multiple of it."""
     if not args.epoch_iterations:
         return
     if args.profile:
@@ -74,7 +74,7 @@ def at_least(minimum):
 
 
 def byte_sizes(text):
-    """Parse ``BYTES,BYTES,...``, multiples of an fp32 element, to a sorted tuple; an empty text to an empty one."""
+    """Parse ``BYTES,BYTES,...``, multiples of 4 (fp32 elements), to a sorted tuple without duplicates; an empty text to an empty tuple."""
     sizes = sorted({int(word) for word in text.split(",")}) if text else []
     if any(size < 4 or size % 4 for size in sizes):
         raise argparse.ArgumentTypeError(text + " contains a size that is not a multiple of 4")
@@ -82,7 +82,7 @@ def byte_sizes(text):
 
 
 def words(text):
-    """Parse ``WORD,WORD,...`` to a tuple; an empty text to an empty one."""
+    """Parse ``WORD,WORD,...`` to a tuple; an empty text to an empty tuple."""
     return tuple(text.split(",")) if text else ()
 
 
@@ -115,7 +115,7 @@ def common_parser(description, *, models, precisions):
 
 
 def training_parser(description, *, models, precisions=("fp32", "tf32", "fp16", "bf16")):
-    """Build the parser of a training program; whatever all programs need is required, so that a record's command line is complete.
+    """Build the parser of a training program; options that every program needs are required, so that a record's command line is complete.
 
     A workload adds the options of its own programs.
     """

@@ -1,7 +1,7 @@
-"""A data set on disk: one folder per class with JPEGs below it. Standard library only; used by all loaders and packers.
+"""A data set on disk: one folder per class with JPEGs below it. Standard library only; used by the loaders and packers of images.
 
-It also defines what all frameworks validate on, which part of an image they train on and which part they validate, so that accuracies are
-comparable.
+It also defines for all frameworks which images they validate on, which part of an image they train on and which part they validate on, so
+that accuracies are comparable.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ CENTRAL = 0.875
 
 @contextlib.contextmanager
 def whole(out):
-    """Context: a draft folder that is renamed to `out` on success and removed on failure. Refuses an `out` that is not an empty folder."""
+    """Context: path of a draft folder, renamed to `out` on success, removed on failure. Refuses an `out` that exists, except an empty folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} exists and is not an empty folder; give a new one")
     draft = out.with_name(f"{out.name}.partial")
@@ -81,12 +81,12 @@ def split(images):
 
 
 def share(samples, *, rank, world_size):
-    """The samples of a rank: each is in exactly one share, none is repeated, so that the sizes of shares may differ by one."""
+    """The samples of a rank. Each sample is in exactly one share and none is repeated, so the sizes of shares may differ by one."""
     return samples[rank::world_size]
 
 
 def spread(samples, most):
-    """At most `most` of the samples, evenly spaced to include all classes."""
+    """At most `most` of the samples, evenly spaced, so that classes, which are consecutive, keep their proportions."""
     count = min(most, len(samples))
     return [samples[number * len(samples) // count] for number in range(count)]
 
@@ -94,7 +94,7 @@ def spread(samples, most):
 def random_crop(random, width, height):
     """Draw 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, with a NumPy generator: left, top, width and height in pixels.
 
-    Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842), as in `data_torch.draw`.
+    Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842), as in `data_torch.draw_crop`.
     """
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1)
@@ -106,7 +106,7 @@ def random_crop(random, width, height):
 
 
 def central_square(width, height):
-    """The part of an image that is used without augmentation, in whole pixels: ``(left, top, side)``.
+    """The part of an image that is used without augmentation: ``(left, top, side)`` in whole pixels.
 
     The central square with 87.5 % of the shorter side, which is then resized to the network's input in one step.
     """
@@ -115,7 +115,7 @@ def central_square(width, height):
 
 
 def is_whole(jpeg):
-    """Whether a JPEG reaches its end marker; padding or a camera's comment may follow it."""
+    """Whether the bytes of a JPEG include its end marker near the end; padding or a camera's comment may follow it."""
     return END_OF_IMAGE in jpeg[-1024:]
 
 

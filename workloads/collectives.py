@@ -1,17 +1,17 @@
 """Times and checks all-gather, reduce-scatter and all-to-all among a job's devices before its first step. Standard library at import.
 
-Sharded weights, optimizers and experts exchange these, by the framework's own library and over the job's own connections. Like the
-exchanges of `probe.py`, they do not affect the training. The program has `collectives()`, a context manager that yields
+Sharded weights, optimizers and experts use these operations, here by the framework's own library and over the job's own connections. Like
+the exchanges of `probe.py`, they do not affect the training. The program has `collectives()`, a context manager that yields
 ``(offered, missing)``:
 
-    offered     {operation: function that makes an exchange}, which has that name as its `operation`, one device per process, for
-                a total number of elements that all devices share: what a device sends in all, or, of an all-gather, what it receives
-    missing     why operations are missing, as the end of a sentence that starts with their names; None if none is
+    offered     {operation: function that makes an exchange of that operation between one device per process}; its argument is the
+                total number of elements, of which each device has a share: what a device sends, or receives in an all-gather
+    missing     why operations are missing, as the end of a sentence that starts with their names; None if none is missing
 
-An exchange has, in addition to what `probe.py` needs,
+In addition to what `probe.py` needs, an exchange has
 
-    number      index of this process' device among all
-    share       elements per device: those of the exchange ÷ the number of devices
+    number      index of this process' device among all devices
+    share       elements of one share: the total ÷ the number of devices
 
 Bandwidths are those of nccl-tests (`probe.py`): `algbw` is the bytes of all shares together ÷ seconds, `busbw` algbw x (n - 1) / n.
 """
@@ -22,7 +22,7 @@ import time
 from probe import ELEMENT_BYTES, TIMED, bandwidths, part, timed
 
 OPERATIONS = ("all_gather", "reduce_scatter", "all_to_all")
-# The longest that an exchange of gradients of the same size may take, so that a slow wire is not probed for minutes.
+# Sizes whose exchange of gradients takes longer are skipped, so that a slow wire is not probed for minutes.
 LONGEST_SECONDS = 0.25
 
 
@@ -54,9 +54,9 @@ def wrong_elements(exchange):
 
 
 def collectives(training, events, *, timings):
-    """Time every operation that the program offers, by size; all of it is phase `probe_collectives`.
+    """Time every operation that the program offers in every size, as phase `probe_collectives`; do nothing without `timings`.
 
-    `timings`: this rank's seconds for an exchange of gradients, by size in bytes. Sizes that took any rank more than `LONGEST_SECONDS` are
+    `timings`: {size in bytes: this rank's seconds for an exchange of gradients}. Sizes that took any rank more than `LONGEST_SECONDS` are
     skipped. Rank 0 emits one `bandwidth` per operation and size, and `no_collectives` for missing operations.
     """
     if not timings:

@@ -35,7 +35,7 @@ def usage(root="/"):
 
 
 def free_bytes(root="/"):
-    """Memory that this process may still take: the minimum of the host's available memory and what the group's limits leave."""
+    """Bytes that this process may still allocate: the minimum of the host's available memory and what its groups' limits leave."""
     lines = (Path(root) / "proc/meminfo").read_text(encoding="ascii").splitlines()
     free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
     for controllers, group in _groups(Path(root)):

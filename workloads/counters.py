@@ -127,7 +127,7 @@ def peers(tables=("/proc/self/net/tcp", "/proc/self/net/tcp6"), sockets=None):
 
     Returns:
         ``[{local, remote, port, connections}]``, one entry per pair of addresses and remote port, and the number of
-        connections that never leave this host, which are in no entry.
+        connections that never leave this host, which no entry includes.
     """
     sockets = own_sockets() if sockets is None else sockets
     remote_peers, local_connections = {}, 0

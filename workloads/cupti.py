@@ -1,6 +1,6 @@
-"""Records every CUDA API call of this process from its start, by CUPTI, as nvprof does. Standard library only.
+"""Records every CUDA API call of this process, including those of its start-up, by CUPTI, as nvprof does. Standard library only.
 
-    recorder = Recorder("libcupti.so.13")     before the first call
+    recorder = Recorder("libcupti.so.13")     before the framework's first call
     recorder.stop()
     recorder.columns()                        columns of table `kernels` (`events.py`)
 
@@ -42,7 +42,7 @@ COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_vo
 
 
 class Recorder:
-    """Records from its creation until `stop`; a profiler as in `profiling.py` that starts with the process."""
+    """Records from its creation until `stop`; a profiler as in `profiling.py`, but one that is on from before the first call."""
 
     source = "CUPTI"
     whole = True

@@ -7,30 +7,30 @@ Each line starts with ``::dlscale:: `` and carries the event's name, the rank an
     events = Events(rank=0)
     events.emit("run_start", world_size=2, ...)
 
-event         fields beside event, rank, t
+event         fields in addition to event, rank, t
 run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes (null if samples are not images, or
               nothing is classified), parameters, seed;
-              gradient_bytes (sent into the exchange by each device per step, or null); flop_per_sample ({forward, backward} or
+              gradient_bytes (that each device hands to the exchange per step, or null); flop_per_sample ({forward, backward} or
               null: twice the multiply-adds of convolutions and dense layers: `flop.py`; per unit if windows carry units)
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null if absent)
 phase         name (import, model, probe_wires, probe_collectives, probe_peak, probe_compute, ...), seconds
 bandwidth     operation ("all_reduce", "push_pull", "all_gather", "reduce_scatter", "all_to_all"), size_bytes, elements, dtype, seconds
               (a list, one per timed exchange), time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result with
               a wrong value); by rank 0 only, before the first step: `probe.py`, `collectives.py`
-no_collectives  operations (of the last three, a list), reason (continues a sentence that starts with their names); by rank 0 only: `collectives.py`
+no_collectives  operations (a list, of the last three above), reason (ends a sentence that starts with their names); by rank 0 only: `collectives.py`
 peak          precision, cores (that this rank may run on), flop_per_s (of the fastest product of square matrices on them, all ranks
               concurrently), library (that multiplied them, and its precision); on CPUs, before the first step: `probe.py`
 compute       seconds (a list, one per forward and backward pass whose gradients are dropped): `probe.py`
 backward      forward_s, backward_s, gradients ([bytes, seconds since the start of the backward pass] of at most 60 groups, in order) of one
               pass on one device, by programs that can measure it: `with_pytorch/backward.py`
 first_step    (none) emitted once the first iteration's result is on the device
-compiled      fresh, kept: graphs of the network that its compiler built, and graphs reused from an earlier run; after the first step,
-              by programs that compile
-pace          iterations, window: how many will be measured, and iterations per window, if the rate of the warm-up decides that
+compiled      fresh, kept: graphs that the network's compiler built, and graphs reused from an earlier run; by programs that compile
+techniques    effects: {technique: count of what it changed, 0 if nothing}; like `compiled`, after the first step or, in inference, the last window
+pace          iterations, window: how many will be measured, and how many per window; only with --iterations=0
 warmup_end    iterations
 window        index, start, iterations, samples, seconds (device time if the device records it; the event then comes a window later);
               step_seconds (a list, or null if the framework can't time a step); input_seconds (part of `seconds` spent waiting for the
-              next batch, or null); units (only if throughput counts a unit other than samples: how many, such as seconds of audio)
+              next batch, or null); units (how many, such as seconds of audio; null or absent if throughput counts samples)
 steps         window (index of the one that follows), seconds (the next of its steps; the window's own step_seconds is null then)
 loss          first_iteration, values (one per step, of this rank's own batch; null if not finite)
 eval          iteration, losses (one per device of this process, in training mode, on a batch that all ranks share: equal on all ranks
@@ -38,7 +38,7 @@ eval          iteration, losses (one per device of this process, in training mod
 epoch         epoch (from 1), iterations, seconds (of its training), train_loss (mean of this rank's losses in it, null if not finite),
               validation: {samples, loss_sum, correct} of this rank's share; after the last window of the epoch: `loop.py`
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
-input_alone   batches, samples, seconds: real data prepared without training, after everything measured; without batches already prefetched
+input_alone   batches, samples, seconds: real data prepared without training, after the measurement; excludes batches already prefetched
 net           where: "start" or "stop" of the measured windows; interfaces: {name: {rx_bytes, tx_bytes}};
               ports: {adapter:port: {rx_bytes, tx_bytes, link_layer}} of InfiniBand and RoCE; nvlink: {GPU's UUID: {rx_bytes, tx_bytes}};
               node (the runner's name of this host, null if there is only one), namespace (number of the network namespace);
@@ -71,8 +71,8 @@ latency       in_flight (batches concurrently in flight in the windows), batch; 
               with_transfer (a list of seconds, from samples on the host to predictions there) and without_transfer (from samples on the device
               until it is done, null if there is no transfer or it can't be told apart)
 generation    batch, prompt_tokens, new_tokens, first_token_s (from the prompts on the host to the first token of each on the device), step_s
-              (a list: from one token of each to the next); of a single batch of prompts. Steps beyond those that fit a line
-              follow, with first_token_s null
+              (a list: from one token of each to the next); of a batch of prompts that has the device to itself. Steps that do not fit the
+              line follow in further events, with first_token_s null
 cache         difference (of a score computed with the cached keys and values from that of the whole sequence at once, relative to
               the largest score)
 
@@ -81,7 +81,7 @@ The sampler of a node (`monitor.py`), which is not a rank and uses rank 0, write
 monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters, power_reading}], cores, sources ({source:
               null, or the reason why it is missing}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null,
               `power_reading` "instant" or "usage" (the mean over the previous second on Ampere and later, except the A100)
-trouble       device ("gpu0", "host"), fields (names of columns), reason; once each, when they start to be missing
+trouble       device ("gpu0", "host"), fields (columns that begin to be missing), reason; once per column and reason, and per stalled call
 monitor_stop  samples, seconds, cpu_s (its own)
 
 Tables accompany the events, many rows per line: ``::dlscale-rows:: {"table": ..., "rank": ..., "columns": {name: [...]}}``, written by
@@ -119,14 +119,14 @@ import control_group
 import counters
 
 PREFIX = "::dlscale:: "
-# Writes of up to PIPE_BUF bytes to a shared pipe are atomic (pipe(7)): another rank's line can end up within a longer one.
+# Ranks share a pipe, whose writes are atomic up to PIPE_BUF bytes (pipe(7)): another rank's line can end up within a longer line.
 # (mpirun splits lines of any length, and tags the pieces, so that the runner can reassemble them.)
 LINE_BYTES = 4096
 AT_ONCE = 150  # numbers in a list on one line
 NAME_LENGTH = 1500  # names of templated kernels can be longer than a line
 ROWS_PREFIX = "::dlscale-rows:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 lacks
-# Version, network, NCCL's interfaces and adapters, the transport of each channel, and what prevented a better one.
+# Lines with NCCL's version, its network, interfaces and adapters, the transport of each channel, and what prevented a better one.
 NCCL_WORDS = (
     *(" via ", "NCCL version", "Using network", "NET/IB :", "NET/Socket :"),
     *("NVLS comm", "NVLS tree", "NVLS multicast", "NCCL WARN", "set by environment", "libibverbs", "P2P is disabled"),
@@ -134,13 +134,13 @@ NCCL_WORDS = (
 
 
 class Events:
-    """Writes events of one rank; each call writes one whole line and flushes."""
+    """Writes events of one rank; every line is written whole and flushed."""
 
     def __init__(self, rank, stream=None):
         """Write for `rank` to `stream` (default: standard output)."""
         self.rank = rank
         self.stream = stream or sys.stdout
-        self.excluded = slice(0, 0)  # excluded bytes of NCCL's log
+        self.excluded = slice(0, 0)  # bytes of NCCL's log that `nccl` ignores
 
     def emit(self, event, **fields: object):
         self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
@@ -150,7 +150,7 @@ class Events:
         self._write(ROWS_PREFIX, {"table": table, "rank": self.rank, "columns": columns})
 
     def table(self, name, columns):
-        """Write rows in lines short enough to arrive whole; a column that is null throughout a line is omitted.
+        """Write rows in lines short enough to arrive whole; a line omits columns that are null throughout it.
 
         Text is truncated to `NAME_LENGTH` characters; non-ASCII characters become question marks.
         """
@@ -184,7 +184,7 @@ class Events:
         self.emit("phase", name=name, seconds=time.monotonic() - start)
 
     def run_start(self, args, *, world_size, **network: object):
-        """Emit the requested configuration; samples are images if they have a size, and classified if they have classes."""
+        """Emit the requested configuration; samples are images if --image-size exists, and classified if --num-classes does."""
         size = getattr(args, "image_size", None)
         self.emit(
             "run_start",
@@ -206,7 +206,7 @@ class Events:
             self.emit("loss", first_iteration=first_iteration + first, values=chunk)
 
     def window(self, step_seconds, **fields: object):
-        """Emit a window; if its step times do not fit a line, they precede it."""
+        """Emit a window; if its step times do not fit a line, `steps` events with them precede it."""
         seconds_list = step_seconds and [round(seconds, 7) for seconds in step_seconds]
         if seconds_list and len(seconds_list) > AT_ONCE:
             for first in range(0, len(seconds_list), AT_ONCE):

@@ -5,7 +5,7 @@ them: height times width of a convolution's output, 1 for a dense layer. Every w
 strides included, so that the forward pass costs weights x positions multiply-adds, of two operations each.
 
 In the backward pass, the gradients of the weights cost the same again, and so do those of the inputs, except in the first layer:
-images need no gradient (torch.utils.flop_counter counts the same way). Additions of biases, normalizations, activations, pooling, loss and
+images need no gradient (torch.utils.flop_counter counts it the same way). Additions of biases, normalizations, activations, pooling, loss and
 update are left out: they are a few per cent of the operations of these networks, and a device's quoted peak does not apply to them.
 The count follows the definition of a layer, whatever algorithm a library uses (Winograd's has fewer multiplications).
 """

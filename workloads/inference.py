@@ -6,7 +6,7 @@ loads samples, trains the network for --fit iterations, records its predictions 
 fits into memory, measures, and compares its predictions with the labels and with the fp32 ones. One process, one device. The program passes
 in an object with
 
-    library(most)      (samples, labels): at most `most` distinct samples as a NumPy array on the host, samples first, decoded and cropped
+    library(most)      (samples, labels): at most `most` distinct samples as a NumPy array on the host, one per row, decoded and cropped
                        by `class_folders.central_square` but not normalized (bytes); evenly spread over the validation part of
                        `class_folders.split`. With synthetic data, fp32 samples from number 0 on (`synthetic.samples`), and None for labels
     fit(iterations)    train the network in fp32 on the training part: Adam at `FIT_RATE`, batches of `FIT_BATCH`, usual augmentation
@@ -16,18 +16,18 @@ in an object with
     free_bytes()       free memory of a GPU, or None if the framework can't tell
     in_flight          batches under way concurrently: 1 if a single batch keeps the device busy
     lay_out(samples)   the same samples, placed and laid out for the fastest hand-over: batches are slices of it
-    submit(samples)    start a batch, such a slice or one of the library, of any length from 1 on: copy it to the device, normalize it there,
-                       copy back the class with the largest score of each sample. Does not block if `in_flight` is more than 1
-    collect(ticket)    wait for the result of what `submit` returned: (classes, t), whole numbers on the host, and the time.monotonic() at
-                       which they arrived. Both raise `OutOfMemoryError` if the device lacks memory
+    submit(samples)    start a batch of at least 1, a slice of these or of the library: copy it to the device, normalize it there, copy back
+                       the class with the largest score of each sample; returns a ticket. Does not block if `in_flight` is more than 1
+    collect(ticket)    wait for the result of a ticket: (classes, t), integers on the host, and the time.monotonic() at which they
+                       arrived. Both methods raise `OutOfMemoryError` if the device lacks memory
     place(samples)     copy a slice to the device and wait for it; only if `in_flight` is more than 1
     run(placed)        infer on a placed slice and wait for the device; only if `in_flight` is more than 1
 
-A subclass of `OneByOne` has `predict(samples)`, which returns the classes, in place of everything from `in_flight` on. `report` needs
+A subclass of `OneByOne` has `predict(samples)`, which returns the classes, in place of everything from `in_flight` on. A predictor also has
 
     parameters, flop_per_sample   of the network as built (`flop.per_sample`)
     decoded, skipped              number of decoded images, and names of those that would not decode
-    parameter_norm()              of the fp32 network if the converted one has no readable weights
+    parameter_norm()              norm of the weights; the fp32 network's if the converted one's can't be read
     tell(events, samples)         emit the program's own measurements of a laid-out batch, after all windows
     units                         throughput units per sample; None if the unit is the sample
 
@@ -35,16 +35,16 @@ Throughput is that of a busy device: with several batches in flight, one is copi
 when its last batch is answered, with later ones in flight; batches that fill the pipeline before the first window, and keep it full until
 the end of the last, are not counted. Decoding is in no figure, as in MLPerf Inference, whose samples are loaded beforehand.
 
-Latency is that of a batch that has the device to itself: with transfer, from its samples in host memory to its classes there; without,
+Latency is measured on a batch that has the device to itself: with transfer, from its samples in host memory to its classes there; without,
 from its samples in device memory until the device is done. If `in_flight` is 1 (on CPUs, where one batch keeps all cores busy and
 there is no transfer, and in Caffe, which does not report its transfer separately), each of the windows' batches has the device to itself:
 their times are the latencies, and there are none without transfer.
 
-Real batches cycle through the library, over as many samples as fill whole batches; synthetic ones are the same each time.
+Batches of real samples cycle through the library's whole batches; the synthetic batch is the same each time.
 
-The number of samples is iterations x batch. If memory does not hold the requested batch, more and smaller batches serve exactly as
-many; the last may be smaller. Windows have --window batches of the size used. With --iterations=0, the rate of the warm-up decides both
-(`loop.pace`), for --measure-seconds.
+The number of samples is --iterations x --batch. If memory does not hold the requested batch, exactly as many samples are served in more and
+smaller batches; the last may be smaller still. Windows have --window batches of the size used. With --iterations=0, the rate after warm-up
+decides iterations and window, for --measure-seconds (`loop.pace`).
 """
 
 import math
@@ -60,8 +60,8 @@ from loop import pace
 from profiling import host_memory
 
 MAX_SAMPLES = 10000  # distinct samples decoded; at 224 pixels they take 1.5 GB
-MIN_REAL_SAMPLES = 1024  # decoded even if fewer are served, if there are as many: accuracy is counted on them
-CHUNK = 32  # samples per batch outside of measurements
+MIN_REAL_SAMPLES = 1024  # decoded even if fewer are served, if the data has as many: accuracy is over all decoded
+CHUNK = 32  # samples per batch when only the classes matter
 FIT_BATCH = 32
 FIT_RATE = 3e-4  # of Adam: networks without normalization layers learn at it, and those with them need no schedule
 CALIBRATION = 128
@@ -69,7 +69,7 @@ TRIAL_BATCHES = (8, 32)  # batch sizes from which the memory of a larger one is 
 SHARE = 0.8  # of a host's free memory that a batch may take
 RESOLUTION = 50  # a GPU's largest batch is found to within 1/RESOLUTION
 IN_FLIGHT = 4  # batches in flight on a GPU: one computed, one copied, the rest hide pauses of the host
-RATE_SECONDS = 1.0  # over which the rate is measured that determines the iterations
+RATE_SECONDS = 1.0  # for which the rate is measured, if it decides the iterations
 MAX_REPEATS, MAX_LATENCY_SECONDS = 1000, 2.0  # limits of a latency measurement: batches, seconds
 
 
@@ -88,7 +88,7 @@ def check(args):
 
 
 def report(make, args, *, environment, imported):
-    """Run the requested inference and emit its events, from the first to run_stop.
+    """Run the requested inference and emit its events, from the import's to run_stop.
 
     make() returns the predictor; `imported` is the time.monotonic() after the framework's import, `environment` the fields of env.
     """
@@ -147,7 +147,7 @@ class Library:
         return np.take(self.samples, range(count), axis=0, mode="wrap")
 
     def whole_batches(self, count):
-        """All whole batches of `count` samples in one array, at least one batch; of synthetic samples a single one."""
+        """All whole batches of `count` samples in one array, wrapping around to fill at least one; of synthetic samples a single batch."""
         batches = len(self) // count if self.labels is not None else 1
         return self.batch(count * max(1, batches))
 
@@ -159,7 +159,7 @@ class Cycle:
         self.samples, self.first = samples, 0
 
     def batches(self, sizes):
-        """Batches of these sizes; one that does not fit before the end starts over."""
+        """Batches of these sizes; one that does not fit before the end is taken from the start."""
         for size in sizes:
             if self.first + size > len(self.samples):
                 self.first = 0
@@ -347,14 +347,14 @@ def fits(predictor, library, count):
 
 
 def fitting_on_host(predictor, library, asked):
-    """Do the work of `fitting` on a host, which kills a process that takes too much: extrapolate from smaller batches; memory is linear in samples.
+    """`fitting` on a host, which kills a process that allocates too much: extrapolates linearly from the peaks of smaller batches.
 
     If the kernel reports no peak of this process, the requested batch is assumed to fit.
     """
     small, large = TRIAL_BATCHES
     if asked <= large:
         return asked, None
-    predictor.predict(library.batch(small))  # allocations of the first call belong to no batch
+    predictor.predict(library.batch(small))  # the first call's one-off allocations must not count
     peaks = []
     for count in TRIAL_BATCHES:
         host_memory()  # resets the peak

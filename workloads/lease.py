@@ -3,7 +3,7 @@
     python3 lease.py [--heartbeat=SECONDS] [--keys=FOLDER] [--pod=NAME,NAME] PROGRAM ARGS...
 
 The runner holds the other end of standard input open. However the runner dies, the kernel closes that end,
-and the lease terminates the whole job (SIGTERM, five seconds, SIGKILL), so that no orphan keeps a GPU. SIGTERM and SIGINT do the
+and the lease terminates the whole job (SIGTERM, five seconds, SIGKILL), so that no orphan keeps a GPU. SIGTERM and SIGINT to the lease do the
 same. The exit code is the program's (128 + signal number if a signal ended it), or 143 if the lease ended the job.
 
 This is not enough if the runner is on another host: if the network between them fails, its end never closes. With --heartbeat, the
@@ -13,7 +13,7 @@ With --keys, the runner's first line is a JSON object of files by name. The leas
 user only, before the program starts, and removes them last.
 
 Podman restarts an exited container if another one that joins its network starts; nobody then holds its standard input. If
-DLSCALE_LEASE_BEGIN is set, the runner writes one byte first, and the lease ends unless that byte arrives within so many seconds.
+DLSCALE_LEASE_BEGIN is set, the runner writes one byte first, and the lease exits with 143 unless it arrives within that many seconds.
 
 In a Kubernetes pod nobody holds standard input: with --pod, only the kubelet's SIGTERM ends the job. The program starts once every NAME
 resolves: a cluster's DNS learns the names of pods only once they run.
@@ -35,7 +35,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def spawn(argv):
-    """Start the program in its own session, without standard input; it dies with this process."""
+    """Start the program in its own session, with /dev/null as standard input; it dies with this process."""
     pid = os.fork()
     if pid:
         return pid
@@ -113,7 +113,7 @@ def arguments(argv):
 
 
 def receive_keys(folder, wakeup, timeout):
-    """Write the files that the runner sends first; False if standard input closed, the runner was silent, or a signal came before that."""
+    """Write the files that the runner sends first; False if standard input closes, nothing comes for `timeout`, or a signal does."""
     received = b""
     while not received.endswith(b"\n"):
         ready, _, _ = select.select([0, wakeup], [], [], timeout)
@@ -176,7 +176,7 @@ def main(argv):
 
 
 def run(argv, timeout, wakeup, signals, runner_fd=0):
-    """Run the program until it exits or the lease expires; `runner_fd` is the file descriptor of the runner."""
+    """Run the program until it exits or the lease ends it; `runner_fd` is 0, or `wakeup` in a pod, where nobody holds standard input."""
     program = spawn(argv)
     last_heard = time.monotonic()
     while True:

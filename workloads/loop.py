@@ -1,6 +1,6 @@
 """The measured loop, the same for every training program. Standard library only.
 
-`measure` calls these methods and attributes of the object that the program passes in:
+The program passes in an object with these methods and attributes:
 
     step()          enqueue one whole iteration (input, forward, backward, update) and return its loss, still on the device
     synchronize()   wait until the device has finished everything enqueued
@@ -25,7 +25,7 @@ If throughput counts a unit other than samples, the source of the batches has `u
 If the source prefetches, it has `ahead`: the most batches that it keeps ready; with real data, its input is then also timed alone.
 
 Nothing between the edges of a window waits for the device. If the device records timestamps, the edges do not wait either, so that it
-never runs out of work, however short a window is. Windows are contiguous: each starts where the previous one ended, so that writing
+never runs out of work, however short the windows are. Windows are contiguous: each starts where the previous one ended, so that writing
 events, which happens after an edge, is part of the measured time and no sample or second is lost.
 
 A convergence run divides its iterations into epochs and validates on the whole validation set after each; warm-up trains before the
@@ -87,7 +87,7 @@ class Training:
         return self.parameter_count()
 
     def flop_per_sample(self):
-        """`flop.per_sample` of one iteration; None if not counted."""
+        """FLOP of one iteration per sample, as in `flop.per_sample`; None if not counted."""
 
 
 def norm(arrays):
@@ -125,7 +125,7 @@ class Batches:
 def report(training, events, args, *, world_size):
     """Run the requested training and emit its events from run_start to run_stop; `world_size` devices train together.
 
-    In addition to what `measure` needs, the program provides
+    In addition to what the module lists, the program's object has
 
         parameter_count(), gradient_bytes(), flop_per_sample()  fields of run_start
         parameter_norm()    norm of the weights at the end
@@ -152,7 +152,7 @@ def report(training, events, args, *, world_size):
 
 
 def input_alone(training, events, *, samples):
-    """Time the input without training, `samples` per batch, and emit input_alone; do nothing if the source has no `ahead`.
+    """Time the input without training, at `samples` samples per batch, and emit input_alone; do nothing if the source has no `ahead`.
 
     Runs after everything measured, so that it does not change which batches are trained on. Batches already prefetched are not timed.
     """
@@ -188,7 +188,7 @@ def train(training, events, args):
 
 
 def measure(training, events, *, iterations, warmup, window, samples, seconds=0.0, probe=(), epochs=None):
-    """Run `warmup` (at least 1) and then `iterations` iterations; emit first_step, warmup_end, net, window, loss and eval.
+    """Run `warmup` (at least 1) and then `iterations` iterations; emit their events, from first_step to the last eval.
 
     `samples`: samples per iteration of this rank. `window`: iterations between two edges. `probe`: message sizes in bytes for which the wires
     are timed before the first step; if any is given, the devices are timed after the last warm-up step. `epochs`: the `Epochs` that divide
@@ -249,7 +249,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
 
 
 def pace(step_seconds, *, seconds, window):
-    """``(iterations, window)`` of whole windows that take `seconds` in total, if the slowest rank needs `step_seconds` per iteration."""
+    """``(iterations, window)`` of whole windows that take at least `seconds` in total, if the slowest rank needs `step_seconds` a step."""
     if not step_seconds:
         refuse("--iterations=0 needs --warmup=2 or more, and ranks that can exchange its rate; give --iterations")
     target = window or math.ceil(max(MIN_WINDOW_SECONDS, seconds / TARGET_WINDOWS) / step_seconds)
@@ -272,7 +272,7 @@ class Windows:
         self.pending.append((count, self.training.window(count), batches.waited(), batches.units()))
 
     def emit_done(self, *, left):
-        """Wait for all open windows but the last `left` and emit them; return losses and seconds of the last one emitted."""
+        """Wait for all pending windows but the last `left` and emit them; return losses and seconds of the last one emitted."""
         values, seconds = [], 0.0
         while len(self.pending) > left:
             count, finish, waited, units = self.pending.popleft()
@@ -294,7 +294,7 @@ class Windows:
 
 
 class Epochs:
-    """Tracks the current epoch of `iterations` iterations, and validates at its end."""
+    """Tracks the current epoch, which has `iterations` iterations, and validates at its end."""
 
     def __init__(self, training, events, *, iterations):
         self.training, self.events, self.iterations = training, events, iterations

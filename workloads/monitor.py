@@ -4,7 +4,7 @@
 
 `--gpus` are NVML's indices on the host; without it all GPUs are sampled, with an empty list none. Writes event monitor_start, the rows of
 table `telemetry` once a second, an event for each value that can't be read, and monitor_stop (`events.py`). Exits with 0 when its standard
-input closes, or on SIGTERM or SIGINT; a standard input that can't close (/dev/null, which `lease.py` provides) is ignored.
+input closes, or on SIGTERM or SIGINT; ignores a standard input that is a character device (/dev/null, which `lease.py` provides).
 
 Nothing that it samples can break or stop it: each device has its own thread (`monitor_sampler.py`), this one only writes, and
 a call that never returns is abandoned. Sources: NVML and GPM (`monitor_nvml.py`), DCGM (`monitor_dcgm.py`), psutil and RAPL
@@ -29,7 +29,7 @@ from monitor_sampler import Sampler
 
 DRIVER = "/proc/driver/nvidia/version"  # exists while the kernel has an NVIDIA driver
 FLUSH_S = 1.0
-STALL_S = 2.0  # before a call counts as stalled
+STALL_S = 2.0  # after which a call counts as stalled
 NVML_OPEN_S = 20.0  # without persistence mode, the driver first wakes every GPU of the host, which takes seconds each
 SHUTDOWN_S = 0.5  # for samplers to release their resources; the lease kills everything after five seconds
 
@@ -72,7 +72,7 @@ def main():
 
 
 def positive_rate(word):
-    """Parse samples per second; argparse turns the ValueError into a message."""
+    """Parse samples per second, at most 1000; argparse turns the ValueError into a message."""
     value = float(word)
     if not 0 < value <= 1000:
         raise ValueError
@@ -103,13 +103,13 @@ class ExitRequest:
             self.inputs.append(0)
 
     def wait(self, seconds):
-        """Wait at most `seconds`; return whether the end came. Anything written to standard input is discarded."""
+        """Wait at most `seconds`, less if standard input has data, which is discarded; return whether to exit."""
         ready, _, _ = select.select(self.inputs, [], [], seconds)
         return self.wakeup in ready or (0 in ready and not os.read(0, 4096))
 
 
 def find_gpus(indices_wanted, hz, stopping):
-    """Find the GPUs, or give up at `stopping`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
+    """Find the GPUs, within `NVML_OPEN_S` and until `stopping`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
     if indices_wanted == []:
         why = "no GPU was asked for" if Path(DRIVER).exists() else "no NVIDIA device"
         return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), why), None
@@ -163,7 +163,7 @@ class Writer:
         self.events.rows("telemetry", columns)
 
     def report_stall(self, sampler):
-        """Report each call that does not return, once."""
+        """Report the sampler's call in progress if it has taken `STALL_S`, once per call."""
         call_began = sampler.call_began
         if call_began is None or time.monotonic() - call_began < STALL_S or self.stalls.get(sampler) == call_began:
             return

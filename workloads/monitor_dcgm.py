@@ -27,7 +27,7 @@ NAMES = {
 FIELDS = "52,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012"  # NVML's index of the GPU, then NAMES
 MIN_INTERVAL_MS = 100  # profiling fields are invalid below it: github.com/NVIDIA/DCGM/issues/310
 CONNECT_S = 3.0  # for connecting and the first row
-MAX_SILENT_ROWS = 20  # after these, a field without a value will never have one: multiplexed fields take turns faster
+MAX_SILENT_ROWS = 20  # a field without a value in so many rows never has one: multiplexed fields take turns faster
 
 
 class Table:
@@ -55,7 +55,7 @@ class Table:
 
 
 class Dcgm(threading.Thread):
-    """The running `dcgmi dmon`; `reason` says why it does not run, or why it ended."""
+    """The running `dcgmi dmon`; `reason` says why it does not run or why it ended, None while it runs."""
 
     def __init__(self, hz, columns):
         super().__init__(name="dcgm", daemon=True)

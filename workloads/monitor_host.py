@@ -14,7 +14,7 @@ except ImportError:
     psutil = None
 
 NO_PSUTIL = "psutil is not installed beside the sampler"
-BYTES_S = 0.5  # between two sums of bytes, which cost more than everything else together
+BYTES_S = 0.5  # between two readings of disk or network bytes, which cost more than everything else together
 CLOCK_S = 1.0  # reading a core's clock asks the core itself, which wakes it
 
 
@@ -47,7 +47,7 @@ class Host(Device):
         return [psutil.cpu_percent(percpu=True)]
 
     def memory(self):
-        """Memory that is not available: psutil's `used` has been three different sums over its releases."""
+        """Total less available memory: psutil's own `used` has been three different sums over its releases."""
         memory = psutil.virtual_memory()
         return [(memory.total - memory.available) >> 20]
 
@@ -72,7 +72,7 @@ def missing(columns, reason):
 def hardware_backed(folder):
     """Names of the disks or interfaces that are backed by hardware.
 
-    Bytes of a logical volume are also counted for its disk, those of a bridge or bond for its interfaces: a sum over all counts twice.
+    The bytes of a logical volume are also its disk's, those of a bridge or bond also its interfaces': a sum over all would count them twice.
     """
     try:
         return frozenset(entry.name for entry in folder.iterdir() if (entry / "device").exists())

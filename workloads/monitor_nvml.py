@@ -27,7 +27,7 @@ NVLINK_FIELDS = (
     ("nvlink_rx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS, KIB),
     ("nvlink_tx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS, KIB),
 )
-# Column, GPM metric, and factor from its unit to the column's: MiB/s to bytes/s; None for percents, which stay as they are.
+# Column, GPM metric, and factor from its unit to the column's: MiB/s to bytes/s; None for percents, which need none.
 GPM_METRICS = (
     ("sm_active_percent", "NVML_GPM_METRIC_SM_UTIL", None),
     ("sm_occupancy_percent", "NVML_GPM_METRIC_SM_OCCUPANCY", None),
@@ -90,8 +90,8 @@ class Gpu(Device):
     Attributes:
         index, local_index: NVML's index on the host, and its index here.
         counters: source of its pipes' utilisation: "gpm", "dcgm", None.
-        power_reading: "instant" power, or what nvidia-smi shows as "usage": instantaneous power too up to the A100,
-            the mean over the previous second on later GPUs.
+        power_reading: "instant" power, or what nvidia-smi shows as "usage": the mean over the previous second on Ampere and later
+            except the A100, instantaneous power on the A100 and older GPUs.
     """
 
     answerer = "NVML"
@@ -125,7 +125,7 @@ class Gpu(Device):
         super().__init__(f"gpu{index}", parts)
 
     def open(self):
-        """Open the handle and read what does not change.
+        """Open the handle and read the static properties.
 
         Raises:
             NVMLError: the GPU does not answer.
@@ -137,7 +137,7 @@ class Gpu(Device):
         self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
         self.power_reading = "instant" if self.has_instant_power() else "usage"
         self.counters = "gpm" if self.gpm.open(self.handle) else None
-        # PCIe counters have 32 bits: at the 50 GB/s of a GPU with GPM they wrap several times between two samples.
+        # PCIe counters have 32 bits: at the 50 GB/s of a GPU with GPM they can wrap more than once between two samples.
         if self.counters:
             self.parts.remove(self.pcie)
 
@@ -198,7 +198,7 @@ class Gpu(Device):
         return answer.value.uiVal / 1000
 
     def has_instant_power(self):
-        """Whether this driver and release of nvidia-ml-py report instantaneous power; older ones do not."""
+        """Whether this driver and this release of nvidia-ml-py report instantaneous power; older ones do not."""
         try:
             self.instant_power()
         except (AttributeError, self.nvml.NVMLError):
@@ -232,7 +232,7 @@ class Gpu(Device):
         ]
 
     def field(self, column, answer, unit):
-        """Read a counter; one of 32 bits continues past a wrap-around."""
+        """Read a counter, in bytes; one of 32 bits continues past a wrap-around."""
         if answer.nvmlReturn:
             return Missing(str(self.nvml.NVMLError(answer.nvmlReturn)))
         if answer.valueType != self.nvml.NVML_VALUE_TYPE_UNSIGNED_INT:

@@ -68,7 +68,7 @@ class Device:
     def select_slow_parts(self):
         """Make the next reading cover exactly the parts that are not read at every sample; return whether there are any.
 
-        For the last reading of a short run: the increase of a counter follows from its readings before and after the run.
+        For the last reading, which a short run needs: a counter's increase follows from its readings before and after the run.
         """
         for part in self.parts:
             part.due = 0.0 if part.every_s else math.inf

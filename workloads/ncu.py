@@ -6,14 +6,14 @@ It profiles only what the program brackets with cudaProfilerStart and cudaProfil
 if the counters don't fit into one pass, so that its rows have a duration but no start: they cannot show overlap with other kernels.
 Clocks and caches stay as the program leaves them, as with every other source of utilisation.
 
-fp32_percent    executed FP32 operations (an FMA is two) ÷ what the FP32 units can do in that time: the achieved work and the peak of the
-                roofline that comes with Nsight Compute (`SpeedOfLight_RooflineChart.section`), tensor cores excluded.
+fp32_percent    executed FP32 operations (an FMA is two) ÷ what the FP32 units can do in that time: achieved work and peak as in the
+                roofline of Nsight Compute (`SpeedOfLight_RooflineChart.section`), tensor cores excluded.
 tensor_percent  cycles with an active tensor pipe ÷ all cycles: DCGM's and GPM's tensor activity.
 dram_bytes      bytes read and written.
 
-The program runs twice. ncu counts instructions in a patched copy of a kernel; with hardware counters in the same run, it loads copy
-and kernel alternately: 120 kernels took 18.9 s on an H200, and 4.5 s and 2.2 s in two runs. The program's output is printed once. A
-kernel that only the first run had, for instance since autotuning chose another one in the second, has no operations.
+The program runs twice (once if that fails or has no kernels). ncu counts instructions in a patched copy of a kernel; with hardware counters
+in the same run, it loads copy and kernel alternately: 120 kernels took 18.9 s on an H200, and 4.5 s and 2.2 s in two runs. The program's
+output is printed once. A kernel that only the first run had, for instance if autotuning chose another in the second, has no FLOP count.
 
 The raw CSV of both runs goes to standard output before the rows, for the log. The exit code is the program's own. Standard library and
 syntax of Python 3.6 only.

@@ -2,9 +2,9 @@
 
     python3 own_env.py PROGRAM ARGS...
 
-Launchers that reach other nodes by ssh (horovodrun, mpirun) pass the environment of their own node to every rank. The variables of the
-rank's own container (the node's name, interface, adapters) are in the environment of the container's lease, which is its first process
-unless the engine has an init of its own. They override the launcher's here.
+Launchers that reach other nodes by ssh (horovodrun, mpirun) pass the environment of their own node to every rank. This program overrides it
+with the variables of the rank's own container (the node's name, interface, adapters), which it reads from the container's lease: the
+first process, unless the engine has an init of its own.
 
 The exit code is the program's, 128 + signal number if a signal ended it: ssh would turn a signal into 255, which also means a broken
 connection. SIGTERM and SIGINT are passed on; when this process dies, so does the program. Standard library and syntax of

@@ -10,12 +10,12 @@ the same sequence, whatever they measure. Neither changes a weight, a random num
 
 The program passes in the object that `loop.py` describes, with two more methods, optionally a third, and on CPUs a fourth:
 
-    exchange(elements)  a new fp32 buffer on each device of this process, None if there is no other device to exchange it with
+    exchange(elements)  an exchange of a new fp32 buffer of that length on each device, None if the strategy joins no other device
     alone()             a function that enqueues one forward and backward pass on a batch that is not trained on and drops the gradients;
                         None if no separate pass resembles that of a step
     backward()          the fields of the event `backward` for one pass, None if they can't be measured
-    product(size, precision)  ``(run, count, library)``: `run` enqueues `count` products of square matrices of `size` rows, one on each device
-                        of this process, and `library` names what computes them
+    product(size, precision)  ``(run, count, library)``: `run` enqueues `count` products of square matrices of `size` rows, one for each device
+                        or one that uses the cores of all, and `library` names the function that computes them
 
 An exchange has
 
@@ -35,7 +35,7 @@ import os
 import statistics
 import time
 
-SMALLEST = 512  # rows of the first matrices; sizes double until a product takes too long
+SMALLEST = 512  # rows of the first matrices; sizes double as long as the next product fits into the time
 EACH_SIZE_SECONDS = 0.25  # of timed products per size, after one untimed product
 TIMED = 3  # timed exchanges or passes, after one untimed, which connects, allocates and compiles
 ELEMENT_BYTES = 4
@@ -45,7 +45,7 @@ PERIOD = 8
 
 def part(number, elements):
     """Term of device `number` in the sum: (elements,) in fp32, element i is i mod 8 + number."""
-    import numpy as np  # deferred: its thread pools read the affinity at import, after a rank is pinned
+    import numpy as np  # deferred: its thread pools read the affinity at import, so a rank is pinned first
 
     return (np.arange(elements, dtype=np.int32) % PERIOD + number).astype(np.float32)
 
@@ -155,7 +155,7 @@ def peak(training, events):
 
 
 def fastest(training, precision):
-    """FLOP/s of the fastest product, and its library: few cores are fastest with matrices that fit into their caches, many with large ones."""
+    """FLOP/s of the fastest product, and its library and precision: few cores are fastest with matrices that fit their caches, many with large."""
     best, seconds, size = 0.0, 0.0, SMALLEST // 2
     while 8 * seconds < EACH_SIZE_SECONDS:
         size *= 2
@@ -169,7 +169,7 @@ def fastest(training, precision):
 
 
 def seconds_of(run, training):
-    """Seconds of an enqueued operation, until the device has completed it."""
+    """Seconds from the call of `run` until the device has completed what it enqueued."""
     start = time.monotonic()
     run()
     training.synchronize()

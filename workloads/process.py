@@ -56,7 +56,7 @@ class Alone:
 
 
 def environment(args, **own_fields: object):
-    """The fields of event `env`: those common to all frameworks, and those that a framework adds about itself and its devices."""
+    """The fields of event `env`: those common to all frameworks, and `own_fields` of a framework and its devices."""
     absent = dict.fromkeys(("cuda", "cudnn", "nccl"))
     common = {"device": args.device, "threads": args.threads, "cpus": sorted(os.sched_getaffinity(0))}
     return {"python": platform.python_version(), **common, **absent, **own_fields}

@@ -10,8 +10,8 @@ backward and optimizer; in a measured run each costs two no-op calls. `update` m
                            (`events.py`) as lists by name, or None if it has none
     memory()               [{"device", "allocated_bytes", "reserved_bytes", "peak_bytes"}]; resets the peak
     flop_counts()          [{"source", "phase", "flop_per_sample", "operators"}]; [] if the framework can't count
-    ranks.slowest(seconds) the maximum over all processes, the same on each, so that they continue in step; None if they
-                           cannot exchange it
+    ranks.slowest(seconds) the maximum over all processes, the same on each, so that they take the same decisions; None if
+                           they cannot exchange it
 
 A `calls` pass uses a `Recorder` as its tracer. `recorder` creates it before the framework's first call of the CUDA API, so that its rows cover
 the whole process up to the end of the pass.
@@ -35,7 +35,7 @@ PLAIN = 5  # steps right before the profiler starts, synchronized like the profi
 MAX_WINDOWS = 10
 STEADY_TOLERANCE = 0.05  # largest difference of two windows, as a share of the slower one
 SAMPLED_SECONDS = 3.0  # 30 samples of a sampler at 10 Hz
-MAX_SAMPLED_STEPS = 1000  # steps; their seconds go into one line
+MAX_SAMPLED_STEPS = 1000  # their seconds go into one line
 
 
 class NoRegion:
@@ -47,13 +47,13 @@ class NoRegion:
 
 
 NO_REGION = NoRegion()
-UPDATE = "update"  # backward and optimizer as one: recorded only if requested by name, since its parts are recorded otherwise
+UPDATE = "update"  # backward and optimizer as one: recorded only if requested as the region; otherwise its parts are
 
 
 def realtime_offset_ns():
     """Nanoseconds from the monotonic clock to CLOCK_REALTIME: of five readings, the one that took least time.
 
-    Preemption between two clock readings can last milliseconds, which would shift all times of a profiler.
+    Between two clock readings a process can be preempted for milliseconds, which would shift all times of a profiler.
     """
 
     def reading():
@@ -68,7 +68,7 @@ def realtime_offset_ns():
 class Regions:
     """Regions of a step: ``with regions("forward"): ...``. Without a watcher, entering one is a no-op.
 
-    `annotate` may be set to a function that makes, from a name, a context manager that shows the region to the framework or a tool.
+    `annotate` may be set to a function from a region's name to a context manager that shows the region to the framework or a tool.
     """
 
     def __init__(self):
@@ -135,7 +135,7 @@ class Watcher:
 
 
 class Clock:
-    """A tracer without a recording of its own; `source` names what the loop reads, by default the clock that times steps and regions."""
+    """A tracer that records nothing itself; `source` names where the figures come from, by default the clock that times steps and regions."""
 
     whole = False
 
@@ -182,7 +182,7 @@ def recorder(args, cuda):
 
 
 def tracer(kind, *, kernels, memory, cuda, calls=None):
-    """The tracer for a pass of `kind`: `kernels()`, `memory`, `calls`, or a clock beside an external tool on GPUs.
+    """The tracer for a pass of `kind`: `kernels()`, `memory` or `calls`; else a `Clock`, as other tools read the metrics.
 
     cuda: name of the CUDA runtime of a program on GPUs, None on CPUs.
     """
@@ -247,7 +247,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
 
     Emits first_step, loss, profile_start and profile_stop; then, depending on the kind, regions, memory and rows of table `kernels`; then
     flop_count and eval. `after`: steps before the profiled ones, at least the first and `PLAIN` more. None: until the rate is steady, that is,
-    until two consecutive windows of `window` steps differ by 5 % at most, or ten windows have run. A metrics pass is extended to three seconds,
+    until the last two windows of `window` steps differ by 5 % at most, or ten windows have run. A metrics pass is extended to three seconds,
     or a thousand steps if those are shorter, unless DLSCALE_COUNTERS is ncu, which replays every kernel on its own.
     """
     steps = Steps(training, events)
@@ -328,7 +328,7 @@ def agree(seconds):
 
 
 def sampled_steps(training, seconds):
-    """How many steps of `seconds` a sampler needs, the same number on all ranks; 0 if they can't agree on one."""
+    """How many steps of `seconds` to run for a sampler, the same number on all ranks; 0 if they can't agree on one."""
     slowest = training.ranks.slowest(seconds)
     return min(math.ceil(SAMPLED_SECONDS / slowest), MAX_SAMPLED_STEPS) if slowest else 0
 

@@ -1,4 +1,4 @@
-"""How a square strided kernel lines up with blocks of stride x stride pixels: what all frameworks need to move such blocks into channels.
+"""How a square kernel with a stride lines up with blocks of stride x stride pixels, for all frameworks that move such blocks into channels.
 
 `with_pytorch/stems.py` explains why. Standard library and syntax of Python 3.6 only.
 """
@@ -9,7 +9,7 @@ MULTIPLE = 8  # channels that tensor cores process together in 16 bits
 class Blocks:
     """Geometry of a convolution over `channels`, with `border` zeros around its images.
 
-    kernel_before, kernel_after: zeros around the kernel, so that it starts and ends at the edge of a block.
+    kernel_before, kernel_after: zeros before and after the kernel's rows and columns, so that it starts and ends at the edge of a block.
     image_before: zeros before the images' rows and columns.
     extra_channels: channels of zeros.
     """

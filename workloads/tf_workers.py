@@ -2,7 +2,7 @@
 
     python3 tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 PROGRAM ARGS...
 
-Starts the `count` processes of host number `host`; every host has as many, and workers are numbered from 0 over all. Each gets TF_CONFIG
+Starts the `count` processes of host number `host`; every host has as many, and workers are numbered over all hosts, from 0. Each gets TF_CONFIG
 (https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable) and LOCAL_RANK, its number
 on this host. They write directly to standard output; each line of their standard error is tagged with the worker, as by horovodrun.
 
@@ -59,7 +59,7 @@ def environment(cluster, rank, local_rank):
 
 
 def die_with_parent():
-    """Run in the child: start its own session, so that a signal reaches its descendants too; die when the parent dies."""
+    """Run in the child: start its own session, so that a signal to its group reaches its children too; die when the parent dies."""
     os.setsid()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -103,7 +103,7 @@ def first_failure(workers):
 
 
 def signal_groups(workers, number):
-    """Signal the workers and all their descendants; ignore those that have exited."""
+    """Signal the process groups of the workers, which include their children; ignore groups that are gone."""
     for worker in workers.values():
         try:
             os.killpg(worker.pid, number)

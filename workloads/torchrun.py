@@ -20,7 +20,7 @@ from process import leave
 
 # Shape functions, and kernels in Python: a third of the import. Loaded on first use.
 DEFERRED = {"torch._meta_registrations", "torch._native"}
-# Seconds that the first node waits for a node that does not sign off.
+# Seconds that the first node waits for others to sign off, and that they try to.
 SIGN_OFF_S = 5
 
 

@@ -49,7 +49,7 @@ def profiler(training, kind):
 def memory(training):
     """Memory of every device for `profiling.py`.
 
-    On a GPU, allocated is what MXNet's storage has handed out, and reserved is what is in use on the whole device: MXNet keeps
+    On a GPU, allocated is what MXNet's storage has handed out, and reserved what all processes use of the device: MXNet keeps
     freed memory in a pool that it does not report.
     """
     if training.storage is None:

@@ -3,7 +3,7 @@
 Each class joins the processes on construction. `trainer` makes the trainer that applies the gradients (`here`: in this process, which
 then sees the sums, rather than in the store), `step_size` is the number of samples that its `step` has to divide by,
 `barrier` waits for all processes, `slowest` returns the maximum over all, or None if they cannot exchange it,
-`share` copies rank 0's first device's values of parameters without gradients to all devices of all processes,
+`share` copies parameters without gradients from the first device of rank 0 to all devices of all processes,
 `exchange` makes what `probe.py` times, `collectives` what `collectives.py` times, `leave` shuts communication down.
 """
 

@@ -50,7 +50,7 @@ def set_up(args):
 
 
 def channels_last(net, mx, first):
-    """Convert an initialized network to channels-last: the same weights, in another order. Returns it after `first`, which converts images."""
+    """Convert an initialized network to channels-last: the same weights, in another order. Returns `first`, which converts images, followed by it."""
     nn = mx.gluon.nn
 
     def convert(layer):

@@ -50,7 +50,7 @@ def check_precision(args, *, bf16=False):
 def set_up(args, *, unbulked=False):
     """Pin this process, set what MXNet reads at import, import it, and check the devices. Returns MXNet.
 
-    unbulked: have the engine start each operator separately, so that its profiler names each.
+    unbulked: have the engine start each operator separately, so that its profiler records each.
     """
     pin(args.cpus_per_worker * args.devices)
     # By default cuDNN uses TF32 for fp32 convolutions.

@@ -23,7 +23,7 @@ def timed(training):
 
 
 def time_pass(training, loss):
-    """Run one pass: seconds of its forward and backward part, and ``(elements, seconds)`` of each gradient."""
+    """Run one pass: seconds of its forward and backward part, and ``(elements, seconds since the backward part began)`` of each gradient."""
     clock, marks = training.clock, []
 
     def mark_ready(elements):

@@ -25,7 +25,7 @@ def product(left, right, *, fast):
 
 
 def transposed(scaled_tensor):
-    """The transpose as contiguous rows: 8-bit products read both factors along the dimension of the sum."""
+    """The transpose as contiguous rows: 8-bit products need both factors contiguous along the dimension that they sum over."""
     tensor, scale = scaled_tensor
     return tensor.t().contiguous(), scale
 

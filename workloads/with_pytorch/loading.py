@@ -49,7 +49,7 @@ def leave_with(close):
 
 
 class Jpegs(Dataset):
-    """JPEGs of class folders: (3, size, size) bytes, label, and names of the undecodable images that this one replaces.
+    """JPEGs of class folders: (3, size, size) bytes, label, and names of undecodable images before it, which it replaces.
 
     `part` is 0 for the training part, 1 for the validation part, None for all images. A subclass has
     `look(image)`, which crops and resizes a Pillow image.

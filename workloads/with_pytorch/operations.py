@@ -18,7 +18,7 @@ def layers(net, image_size):
 def layers_of(net, shape):
     """(weights, positions) of each layer of a network for samples of a shape, read from the network as built.
 
-    Runs an empty batch through it on the CPU, wherever the network is, with all parameters replaced by expanded zeros: shapes without
+    Runs an empty batch through it on the CPU, wherever the network is, with expanded zeros for all parameters and buffers: shapes without
     arithmetic or memory. The meta device would do as well, but its first use spends a second on imports.
     """
     found = []
@@ -46,7 +46,7 @@ def layers_of(net, shape):
 
 
 def recurrent(net, steps):
-    """(weights, positions) of each layer of a recurrent network, which uses all its weights in every time step."""
+    """(weights, positions) of each recurrent layer of a network, which uses all its weights in each of the time `steps`."""
     return [
         (sum(p.numel() for p in layer.parameters() if p.dim() == 2), steps)
         for layer in net.modules()

@@ -142,7 +142,7 @@ class MaxPool(torch.nn.Module):
         self.padding, self.ceil_mode = padding, ceil_mode
 
     def forward(self, images):
-        if not images.is_cuda:  # only shapes are needed
+        if not images.is_cuda:  # as in `operations.layers_of`
             return torch.nn.functional.max_pool2d(images, 3, 2, self.padding, ceil_mode=self.ceil_mode)
         return max_pool(images, self.padding, *map(self.windows, images.shape[2:]))[0]
 

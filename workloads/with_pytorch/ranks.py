@@ -4,8 +4,8 @@ Each class joins the ranks on construction, and has
 
     compiled    compiles the network
     model, optimizer    wrap what is trained
-    accumulate  tells whether the next backward pass is the last before an update
-    update      applies the gradients of one step, clipped to a global norm if there is one
+    accumulate  is told whether the next backward pass is the last before an update
+    update      applies the gradients of one step, clipped to a global norm if one is given
     whole, own  assemble a tensor from the ranks' shards, return this rank's shard
     share       broadcasts rank 0's tensors
     barrier, slowest    wait for all ranks, return the maximum over all ranks
@@ -219,7 +219,7 @@ class SumAndCopies:
         self.parts = [torch.from_numpy(part(number, elements)).to(f"cuda:{number}") for number in range(devices)]
 
     def fill(self):
-        """Do nothing: sums are allocated."""
+        """Do nothing: each sum is a new tensor."""
 
     def run(self):
         self.copies = comm.broadcast(comm.reduce_add(self.parts, 0), range(self.devices))

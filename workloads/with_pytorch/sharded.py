@@ -76,7 +76,7 @@ class Sharded(Ddp):
         """Bytes of an all-reduce over all ranks with the traffic of a step; activations of `tokens` have `element` bytes per number.
 
         An all-gather or reduce-scatter of W bytes sends half as much as an all-reduce. Blocks are gathered again for the backward pass
-        if they were freed. Activations split between neighbours are summed twice per block in each direction, and once at both ends. An
+        if they were freed. Activations split between neighbours are summed twice per block in each direction, and once at each end. An
         all-reduce over n ranks sends 2(n - 1) times its bytes in total. Neighbours are on one node: only weights cross between nodes.
         """
         samples, together = self.mesh.shape

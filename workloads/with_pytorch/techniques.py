@@ -27,7 +27,7 @@ OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention",
 OF_INFERENCE = ("folded-norm", "compile", "kernel-search", "cuda-graphs")
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
-# DataParallel replicates the network in each step; compiling fails after layers that ranks share (PyTorch 2.13: a gradient is not a DTensor).
+# DataParallel replicates the network in each step; compiling fails with layers split over ranks (PyTorch 2.13: a gradient is not a DTensor).
 NOT_WITH = {"dp": {"compile", "cuda-graphs"}, "tp": {"compile"}, "fsdp+tp": {"compile"}}
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
 # Steps before the captured one: in these, libraries choose their algorithms, TorchInductor compiles, and
@@ -62,7 +62,7 @@ def check(args, *, offered):
 
 
 def check_graphs(args):
-    """Refuse what a graph cannot capture, and a warm-up that ends before the capture."""
+    """Refuse what a graph cannot capture, and a warm-up that ends before the captured step."""
     if args.strategy == "horovod":
         refuse(
             "--techniques=cuda-graphs can't capture the exchange of --strategy=horovod; leave it out, or ask for ddp"
@@ -95,7 +95,7 @@ def rebuilt(net, names):
 def folded(torch, net):
     """A network in evaluation mode with its batch normalizations folded into the convolutions before them, by PyTorch's own pass.
 
-    Also returns the effect: how many were folded; empty if the network has none.
+    Returns it with the technique's effect: {"folded-norm": how many were folded}, empty if the network has none.
     """
     from torch.fx.experimental.optimization import fuse
 

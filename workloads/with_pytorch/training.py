@@ -16,7 +16,7 @@ The program defines what is measured: `step`, one iteration, and `window`, the s
                          device, each sample once
     flop_per_sample()    if counted
 
-A program with several networks sets `parameters`, the list of all trained ones, in place of `take`, and has `shared_loss` and `alone`.
+A program with several networks sets `parameters` (all that are trained, in a list) instead of calling `take`, and has `shared_loss` and `alone`.
 
 fp16 and bf16 are torch.autocast with fp32 weights; fp8 is bf16 except in `fp8.py`'s layers. `--techniques` adds optimizations (`techniques.py`).
 """

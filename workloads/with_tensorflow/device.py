@@ -6,12 +6,12 @@ from process import local_rank
 
 
 def set_up(args, tf):
-    """Choose devices and threads, before TensorFlow initializes a device. Returns the GPUs of this process."""
+    """Choose devices and threads; call before TensorFlow initializes a device. Returns the GPUs of this process."""
     from with_tensorflow import shim
 
     tf.config.threading.set_intra_op_parallelism_threads(args.threads * args.devices)
     if args.device == "cpu":
-        # Replicas wait for each other inside operators: one thread each, and one that exchanges their gradients.
+        # Replicas block in operators until the others arrive: one thread each, and one that exchanges their gradients.
         tf.config.threading.set_inter_op_parallelism_threads(args.devices + 1)
         tf.config.experimental.set_visible_devices([], "GPU")
         if args.devices > 1:

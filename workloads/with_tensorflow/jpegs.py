@@ -42,7 +42,7 @@ def loaded(elements, load, args):
 
 
 def pipeline(elements, load, args, ranks, *, batch):
-    """Turn elements into batches of `batch` per device."""
+    """Iterator over batches of `batch` loaded elements per device."""
     images = loaded(elements, load, args).batch(batch, drop_remainder=True).prefetch(2 * args.devices)
     return batches(ranks.strategy, with_threads(images, max(1, args.loader_workers)))
 
@@ -61,7 +61,7 @@ class Folders:
         if not any(self.decodes(number) for number in self.order(0)):
             refuse(f"none of the JPEGs of rank {self.rank} in {args.data} decodes; give others")
         self.used_numbers, self.decoded = [], 0
-        self.unread = set()  # undecodable images found elsewhere
+        self.unread = set()  # names of undecodable images found elsewhere
         order = tf.data.Dataset.range(2**31).flat_map(
             lambda epoch: tf.data.Dataset.from_tensor_slices(self.order(epoch))
         )

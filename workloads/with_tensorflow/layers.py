@@ -1,9 +1,9 @@
-"""Layers that Keras has too, written here because Keras 3's would change what is measured; `keras` is the TensorFlow package's own.
+"""Layers that Keras lacks, or whose Keras 3 version would change what is measured; `keras` is the TensorFlow package's own.
 
-- Its batch normalization consists of small operators, each a pass over the map; cuDNN and oneDNN have a fused one.
-- Its dropout draws from its own state, which replicas of one process share; here a seed comes with the samples.
+- Keras' batch normalization consists of small operators, each a pass over the map; cuDNN and oneDNN have a fused one.
+- Keras' dropout draws from its own state, which replicas of one process share; here a seed comes with the samples.
 
-Both are in training mode, except in calls within `in_use`. Keras' argument for that, `training`, is passed on to layers
+Those here are in training mode, except in calls within `in_use`. Keras' argument for that, `training`, is passed on to layers
 by rules that differ between versions; 1.15 passes them a tensor instead.
 """
 
@@ -20,7 +20,7 @@ MAX_DROPOUTS = 8
 
 
 class BatchNorm(keras.layers.Layer):
-    """Normalizes each channel in one fused operator: by the batch's mean and variance, updating the running ones, or by the latter."""
+    """Normalizes each channel in one fused operator: by the batch's mean and variance, updating the running ones, or by the running ones `in_use`."""
 
     def __init__(self, *, epsilon, gamma="ones"):
         # Scale and statistics are in fp32 under every policy; the map keeps its type.

@@ -1,6 +1,6 @@
 """Optimizers of the TensorFlow programs, with the arithmetic of PyTorch's and MXNet's.
 
-They update variables from gradients already averaged over all replicas; every replica calls `apply` and does the same.
+Every replica calls `apply` with gradients already averaged over all, and does the same; a parameter server does, with each worker's.
 """
 
 from with_tensorflow.shim import tf
@@ -94,7 +94,7 @@ class RmsProp:
     """RMSprop: v = 0.99 v + 0.01 g², w -= r g / (sqrt(v) + 1e-8).
 
     Tieleman and Hinton, lecture 6.5 (https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf). Keras' and
-    TensorFlow's fused operator add their constant inside the root, which is another step if gradients are as small as a WGAN's.
+    TensorFlow's fused operator add their constant inside the root, which is a different step if gradients are as small as a WGAN's.
     """
 
     def __init__(self, variables, *, learning_rate):

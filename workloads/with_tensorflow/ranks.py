@@ -3,10 +3,10 @@
 A single one, one process with several devices, several processes by TF_CONFIG, parameter servers, or Horovod. Each class joins the others
 on construction.
 `strategy` is the tf.distribute strategy of this process; `offset` is added to its replica numbers; `average`, called
-in a replica, returns the mean of all replicas' gradients; `broadcast` makes weights equal before the first step; `share` copies the first
-replica's values of variables that nobody averages to all; `barrier` waits for all processes; `slowest` returns the maximum over all;
-`exchange` makes what `probe.py` times, `collectives` what `collectives.py` times; `updates` returns what applies gradients to
-variables by an optimizer that `rule` makes of them; `settle` brings all to the same weights; `leave` shuts communication down.
+in a replica, returns the mean of all replicas' gradients (its own with parameter servers); `broadcast` makes weights equal before the first
+step; `share` copies the first replica's values of variables without gradients to all; `barrier` waits for all processes; `slowest` returns
+the maximum over all; `exchange` makes what `probe.py` times, `collectives` what `collectives.py` times; `updates` returns what applies
+gradients to variables by an optimizer that `rule` makes of them; `settle` brings all to the same weights; `leave` shuts communication down.
 """
 
 import contextlib
@@ -115,7 +115,7 @@ class Replicas(Alone):
         return AllReduce(self, elements, reduce)
 
     def sum(self, value):
-        # A value from outside the function is on no device yet, and sums are computed on the device of their terms.
+        # A value from outside the function is on no device yet; `identity` puts it on the replica's, where it is summed.
         return all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
 
 
@@ -146,7 +146,7 @@ class MultiWorker(Replicas):
         self.strategy.experimental_local_results(self.meeting())[0].numpy()
 
     def slowest(self, seconds):
-        # Only sums are available: of one element per worker, which is 0 on the others.
+        # Only sums are available: sum a vector with one element per worker, in which each worker sets its own.
         (by_worker,) = self.strategy.experimental_local_results(
             self.gather(seconds * tf.one_hot(self.rank, self.world_size))
         )

@@ -3,7 +3,7 @@
     python3 servers.py --address=127.0.0.1:20001 --workers=2
     DLSCALE_SERVERS=127.0.0.1:20001 python3 train_tensorflow.py ... --strategy=ps
 
-Training is asynchronous: a worker sends its gradients, receives the weights, which others have changed in the meantime, and waits for nobody
+Training is asynchronous: a worker sends its gradients, receives the weights, which others may have changed meanwhile, and waits for nobody
 (Abadi et al., "TensorFlow: A System for Large-Scale Machine Learning", OSDI 2016, section 4.4). Each worker is a separate client, with
 a graph and a session at every server. Sessions share variables and queues by name; resources of an eager client are private to it.
 
@@ -82,7 +82,7 @@ class Server:
             return self.session.run(self.queues.ranks.dequeue())
 
     def prepare_barrier(self, rank, workers):
-        """Prepare the operations of `slowest`; the first worker releases the others once it has heard from each."""
+        """Prepare the operations of `slowest`; the first worker releases all once it has heard from each."""
         with self.graph.as_default():
             self.arrive = self.queues.arrivals.enqueue(self.number)
             self.all = tf.reduce_max(self.queues.arrivals.dequeue_many(workers)) if rank == 0 else None

@@ -1,6 +1,6 @@
 """Imports TensorFlow, and hides the differences between 2.x and the vendor's 1.15: `from with_tensorflow.shim import tf`.
 
-It has only what the training program calls. Statements about 1.15 follow its documentation; it has not been run in that container.
+It has only what the programs call. Statements about 1.15 follow its documentation; it has not been run in that container.
 1.15 refuses to assign to a mirrored variable inside a replica (https://github.com/tensorflow/tensorflow/issues/37834), which is where
 the program updates its weights; so it is offered with single and horovod only.
 """

@@ -1,4 +1,4 @@
-"""Common part of all TensorFlow training programs, outside the measurement: `run`, their main, which does not return, and their base class.
+"""Common part of all TensorFlow training programs, outside the measurement: `run`, their main, and the base of their class.
 
     class Cnn(Training):
         def build(self):
@@ -14,7 +14,7 @@ rest, called `step`; forward, backward and optimizer cannot be told apart. For o
                                   the list of everything trained; weights are drawn from Keras' seed, which is set
     train_one(*batch, iteration)  one replica's part of an iteration: its loss
     loss(*batch, seed)            the training-mode loss, without update
-    loss_and_gradients(*batch, seed)  with `take`: the loss and the gradients of all `variables`
+    loss_and_gradients(*batch, seed)  with `take`: that loss and the gradients of all `variables`
     pass_one(*batch, seed)        without `take`: a forward and backward pass; returns all it computes, or TensorFlow would prune it
     prepared(inputs)              the network's input, from that of a batch
 
@@ -26,7 +26,7 @@ and for a process
                                   validation set; padding of the last batch has weight 0, samples have 1
     flop_per_sample()             if it differs
 
-Random generators in a replica are seeded with a pair (stream, step) in int32 and with a number of their own: no two replicas
+Everything random in a replica is seeded with a pair (stream, step) in int32 and with a number of its own: no two replicas
 share a stream, no two iterations a step.
 """
 
@@ -232,7 +232,7 @@ def differences(moments):
 
 
 def run(program, args):
-    """Run the requested training, emit its events, and exit; `program` is a subclass of `Training`."""
+    """Run the requested training, emit its events, and exit (return with multiworker); `program` is a subclass of `Training`."""
     pin(args.cpus_per_worker * args.devices)
     check(args)
     techniques.check(args, offered=program.offered)
@@ -253,5 +253,5 @@ def run(program, args):
     events.phase("model", imported)
     loop.report(training, events, args, world_size=ranks.world_size)
     ranks.leave()
-    if args.strategy != "multiworker":  # its processes need interpreter shutdown to part from each other
+    if args.strategy != "multiworker":  # its processes sign off from each other in the interpreter's shutdown
         leave()
