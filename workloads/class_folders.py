@@ -28,7 +28,7 @@ CENTRAL = 0.875
 
 @contextlib.contextmanager
 def whole(out):
-    """Context: path of a draft folder, renamed to `out` on success, removed on failure. Refuses an `out` that exists, except an empty folder."""
+    """Context: path for a draft folder, renamed to `out` on success, removed on failure. Refuses an existing `out` unless it is an empty folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} exists and is not an empty folder; give a new one")
     draft = out.with_name(f"{out.name}.partial")
@@ -115,7 +115,7 @@ def central_square(width, height):
 
 
 def is_whole(jpeg):
-    """Whether the bytes of a JPEG include its end marker near the end; padding or a camera's comment may follow it."""
+    """Whether a JPEG has its end marker in its last 1024 bytes; padding or a camera's comment may follow it."""
     return END_OF_IMAGE in jpeg[-1024:]
 
 

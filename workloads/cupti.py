@@ -42,7 +42,7 @@ COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_vo
 
 
 class Recorder:
-    """Records from its creation until `stop`; a profiler as in `profiling.py`, but one that is on from before the first call."""
+    """Records from its creation until `stop`; a profiler as in `profiling.py` that is on before the framework's first call."""
 
     source = "CUPTI"
     whole = True

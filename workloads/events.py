@@ -184,7 +184,7 @@ class Events:
         self.emit("phase", name=name, seconds=time.monotonic() - start)
 
     def run_start(self, args, *, world_size, **network: object):
-        """Emit the requested configuration; samples are images if --image-size exists, and classified if --num-classes does."""
+        """Emit the requested configuration; samples are images if the program has --image-size, and classified if it has --num-classes."""
         size = getattr(args, "image_size", None)
         self.emit(
             "run_start",

@@ -27,7 +27,7 @@ A subclass of `OneByOne` has `predict(samples)`, which returns the classes, in p
 
     parameters, flop_per_sample   of the network as built (`flop.per_sample`)
     decoded, skipped              number of decoded images, and names of those that would not decode
-    parameter_norm()              norm of the weights; the fp32 network's if the converted one's can't be read
+    parameter_norm()              norm of the network's weights, before or after conversion
     tell(events, samples)         emit the program's own measurements of a laid-out batch, after all windows
     units                         throughput units per sample; None if the unit is the sample
 
@@ -61,7 +61,7 @@ from profiling import host_memory
 
 MAX_SAMPLES = 10000  # distinct samples decoded; at 224 pixels they take 1.5 GB
 MIN_REAL_SAMPLES = 1024  # decoded even if fewer are served, if the data has as many: accuracy is over all decoded
-CHUNK = 32  # samples per batch when only the classes matter
+CHUNK = 32  # samples at a time outside of the measurement
 FIT_BATCH = 32
 FIT_RATE = 3e-4  # of Adam: networks without normalization layers learn at it, and those with them need no schedule
 CALIBRATION = 128

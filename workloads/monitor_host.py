@@ -81,7 +81,7 @@ def hardware_backed(folder):
 
 
 def selected(counters, names):
-    """Counters of the `names`; if none is here (a network namespace has no hardware), of all but loopback."""
+    """Counters of the `names`; if none is here (a network namespace has no hardware), of all but loopback interface and loop devices."""
     chosen = [counter for name, counter in counters.items() if name in names]
     return chosen or [counter for name, counter in counters.items() if name != "lo" and not name.startswith("loop")]
 
