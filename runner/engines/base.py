@@ -1,6 +1,6 @@
 """The interface of every engine, and what engines share: users, container paths, line splitting.
 
-An engine runs a `ContainerSpec` unmodified, and adds only a label with its owner. The lease: each container's stdin stays open for as long
+An engine runs a `ContainerSpec` as its plan made it, and adds a label with its owner. The lease: each container's stdin stays open for as long
 as the runner lives; `workloads/lease.py` inside ends the job when it closes. Engines that drive a command line combine a way and a box
 (`command.py`). Inside a container, programs and data have the same paths under every engine.
 """
@@ -41,7 +41,7 @@ class EngineFacts(Frozen):
 
 
 class EngineError(Exception):
-    """The engine refused a call or no longer answers; the message is the engine's own."""
+    """The engine refused a call, failed or no longer answers; the message has the engine's own words, if there are any."""
 
 
 class NodeGoneError(EngineError):
@@ -92,7 +92,7 @@ class Container(Protocol):
         """
 
     def lines(self) -> Iterator[Line]:
-        """Yield every line as it is written, until the container ends."""
+        """Yield every line as it is written, and signs of life between lines, until the container ends."""
 
     def wait(self) -> int:
         """Block until the container exits, and return its exit code; raises EngineError if the engine no longer knows it."""
@@ -148,7 +148,7 @@ class Engine(Describer, Protocol):
 
 @contextlib.contextmanager
 def as_engine_error() -> Iterator[None]:
-    """Convert errors of the SDK and of its connection to an EngineError in the engine's own words."""
+    """Convert errors of Docker's SDK and of its connection to an EngineError in the engine's own words."""
     from docker.errors import APIError, DockerException  # noqa: PLC0415 - loaded with the client
     from requests.exceptions import RequestException  # noqa: PLC0415
 

@@ -5,7 +5,7 @@
     Podman     Docker's rights, limits and mounts, through Podman's command line
     Pyxis      options of srun, so for Slurm steps only; the suite has never run it
 
-Every box except `Bare` gives a job the paths of `base.py`. taskset binds cores, since an ordinary user may not set cgroups.
+Every box except `Bare` gives a job the paths of `base.py`. taskset binds cores, which processes inherit: an ordinary user may set no cgroups.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Apptainer(_Processes, Inside):
                 (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in spec.mounts),
             ),
             *(("--bind", f"{docker_options.RDMA_DEVICES}:{docker_options.RDMA_DEVICES}") if spec.verbs else ()),
-            # Files of a SIF belong to the user, so sshd could read /etc/shadow, where its account is locked; Docker's jobs can't read it.
+            # Files of a SIF belong to the user, so sshd could read in /etc/shadow that its account is locked; in Docker, jobs can't read that file.
             *(("--scratch", spec.keys, "--bind", "/dev/null:/etc/shadow:ro") if spec.keys else ()),
             spec.image,
             *_env(spec),

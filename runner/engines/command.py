@@ -1,6 +1,6 @@
 """Engines that drive a command line: a way (`ways.py`) brings an argv to a node, and a box (`boxes.py`) surrounds the job there.
 
-Each container is represented by its argv's process on this machine, which carries its output, and its lease on stdin.
+Each container is represented by its argv's process on this machine, which carries its output and, on stdin, its lease.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class CommandEngine:
         return passed((*self.box.env_names, *self.way.env_names))
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start the argv; returns when others can join its network, when it has exited, or after `UP_S`."""
+        """Start the argv. If its box has a `ready` command, wait until that succeeds, the argv has exited, or `UP_S` has passed."""
         spec = spec.model_copy(update={"labels": signed(spec.labels)})
         env = self._env()
         ready, removal = (

@@ -112,8 +112,8 @@ def _reason(error: BaseException) -> str:
 def gpu_requests(info: dict[str, Any], *, local: bool) -> tuple[GpuRequest, ...]:
     """How GPUs can be requested from an engine, judged by its `info`: through NVIDIA's runtime, by CDI device names.
 
-    Engines before 28 do not list the CDI names that they know. For an engine on this machine (`local`), the CDI specs on disk decide; for
-    a remote one, only a request shows.
+    Engines before 28 do not list the CDI names that they know. For an engine on this machine (`local`), the CDI specs on disk decide; a
+    remote one with folders for CDI specs is taken to support CDI, and only a request shows whether it does.
     """
     requests: list[GpuRequest] = ["nvidia"] if "nvidia" in (info.get("Runtimes") or {}) else []
     listed = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or []]
@@ -296,7 +296,7 @@ class DockerContainer:
 def exit_code(api: APIClient, identifier: str) -> Response:
     """Ask for a container's exit code before it starts: once the engine has removed the container, it no longer knows the code.
 
-    The reply will contain `{"StatusCode": 0}` when the container has exited; the engine is waiting for that once it has sent the headers.
+    The reply's headers show that the engine waits for the exit; its body, such as `{"StatusCode": 0}`, follows when the container has exited.
     """
     # The SDK's own `wait` returns only with the code, and does not show when the engine began to wait.
     response: Response = api.post(

@@ -84,7 +84,7 @@ def _network_create(spec: ContainerSpec) -> tuple[str, ...]:
 
 
 def _rows(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Iterator[Row]:
-    """Words of the command line, with the same as arguments of `create_host_config`, where lists of several rows are joined."""
+    """Words of the command line, and the same option for `create_host_config`, empty if `create_container` takes it; lists of several rows add up."""
     tmpfs = _tmpfs(spec)
     confined = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
     yield ("--network", spec.network), {"network_mode": spec.network}

@@ -73,7 +73,7 @@ def environment_python(*, lock: Path, requires_python: str, cache: Path) -> Path
 
 
 def find_interpreter(requires_python: str) -> Interpreter:
-    """Find the first Python on PATH that runs, fits and can create virtual environments; the images' own version comes first.
+    """Find a Python that runs, fits and can create virtual environments: on PATH, the images' own version first, else the runner's own.
 
     Each candidate is started to see that it runs: a version manager's shim is on PATH even for versions that it will not run.
     Raises RequestError if none fits.

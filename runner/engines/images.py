@@ -118,7 +118,7 @@ def prune_images(client: DockerClient, *, label: str) -> None:
 
 
 def remove_unnamed(client: DockerClient, identifier: str) -> None:
-    """Remove an image whose tag has moved to a new one, unless it has another tag or a container runs it."""
+    """Remove an image whose tag has moved to a new one, unless it has another tag or a container uses it."""
     with contextlib.suppress(EngineError), as_engine_error():
         if not client.images.get(identifier).tags:
             client.images.remove(identifier)
@@ -134,7 +134,7 @@ def run_confined(
     files: str | None = None,
     scratch: str | None = None,
 ) -> str:
-    """Run a program as an ordinary user without capabilities, in the machine's network or none, and return its output.
+    """Run a program as an ordinary user without capabilities, in the machine's network or none; return its stdout, and on failure its stderr too.
 
     `gpus_by` requests all GPUs in this way; `files` is the path inside at which the machine's whole file system is mounted, read-only; `scratch`
     is a path inside that gets a temporary volume on the engine's disk. Raises EngineError if the engine refuses, or after a minute.

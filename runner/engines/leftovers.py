@@ -58,7 +58,7 @@ class Finder(Protocol):
         """Everything of the suite there; raises EngineError if nothing answers."""
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Remove one thing, a running one only by force; returns whether it existed. Raises EngineError, EngineRefusedError."""
+        """Remove one thing, a running one only by force; returns False if nothing was removed. Raises EngineError, EngineRefusedError."""
 
     def by_hand(self, run: str) -> str:
         """The shell command that ends a run's containers or processes there."""
@@ -106,7 +106,7 @@ class InPodman:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Remove it, by force with the containers in its network; again if it is still there: Podman 4.3 gives up when one of those disappears meanwhile."""
+        """Remove it, by force with the containers in its network. Repeats while it exists: Podman 4.3 gives up silently if one of those disappears meanwhile."""
         words = ("--force", "--depend", "--time=0") if force else ()
         remove = ("podman", "rm", "--ignore", "--volumes", *words, thing.id)
         listing = ("podman", "ps", "--all", "--quiet", f"--filter=id={thing.id}")
@@ -140,7 +140,7 @@ class InProcesses:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Kill everything that its runner's jobs have started, and all other processes in their sessions."""
+        """Kill everything that its runner's jobs have started, and all else in their sessions; only by force, and if the runner is known."""
         if not force or thing.runner is None:
             return False
         return bool(_output(self.ask, ("sh", "-c", _KILL, "sh", thing.runner), refusal=EngineRefusedError))

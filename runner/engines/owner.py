@@ -29,7 +29,7 @@ _OWNER: Final = re.compile(r"(?P<place>[0-9a-f-]{36}\.\d+\.\d+)\.(?P<pid>\d{1,9}
 
 
 def own() -> str | None:
-    """A unique name for this process: boot, namespaces, process id and start time; None if /proc does not tell."""
+    """A unique name for this process: boot, namespaces, process id and start time; None if /proc does not show them."""
     host = _host_id()
     try:
         return host and f"{host}.{os.getpid()}.{_process_stat(os.getpid())[1]}"
@@ -131,8 +131,7 @@ def labelled(client: DockerClient) -> list[Labelled]:
 def remove_labelled(client: DockerClient, thing: Labelled, *, force: bool) -> bool:
     """Remove a volume, a network, or a container with its anonymous volumes; a running container only by force.
 
-    Returns:
-        Whether it existed.
+    Returns False only by force, as `remove` does; otherwise, raises EngineRefusedError if the thing is missing or in use.
     """
     if thing.kind == "container" and force:
         return remove(client.api, thing.id)
@@ -150,7 +149,7 @@ def remove(api: APIClient, identifier: str) -> bool:
     """Remove a container with its anonymous volumes by force, and wait until it is gone; under Podman, containers in its network first.
 
     Returns:
-        Whether it existed; also False if the engine does not answer.
+        Whether it existed; also False if the engine refuses or does not answer.
     """
     from docker.errors import APIError, NotFound  # noqa: PLC0415 - loaded with the client
 

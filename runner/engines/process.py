@@ -39,7 +39,7 @@ class CommandError(Exception):
 
     @property
     def last_line(self) -> str:
-        """The last line of the command's stderr, for an error sentence."""
+        """The last line of the command's stderr, or of stdout if that is empty, else the exit code; for an error sentence."""
         return last_line(self.stderr) or f"exit code {self.code}"
 
 
@@ -131,7 +131,7 @@ def follow(
 def when_killed(argv: Sequence[str]) -> Iterator[None]:
     """Run a command if this process is killed within the block; if the block is left in any other way, never.
 
-    A shell waits for that at the other end of a pipe, as a lease does, in a session of its own that no Ctrl-C reaches.
+    A shell at the other end of a pipe waits for that, as a lease does, in a session of its own that no Ctrl-C reaches.
     """
     process = subprocess.Popen(
         ("sh", "-c", 'read -r _ || exec "$@"', "sh", *argv),

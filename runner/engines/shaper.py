@@ -97,7 +97,7 @@ def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
     return None if code == 0 else output[-1] if output else f"tc ended with code {code}"
 
 
-# The token bucket passes at full speed after a pause. It has to hold one packet as the sender passes it down (64 KiB of payload and the
+# After a pause, a whole token bucket passes at full speed. It has to hold one packet as the sender passes it down (64 KiB of payload and the
 # headers of its 46 segments; otherwise each packet is split first), and what arrives while the sender's core is busy elsewhere. Anything
 # larger makes the link faster than requested: LeNet's gradients are 240 KiB. With these sizes, one TCP stream between two namespaces ran at
 # 95.6, 956 and 9,560 Mbit/s of payload with links of 100mbit, 1gbit and 10gbit; the most that Ethernet's headers leave is 95.6 %.

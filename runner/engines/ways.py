@@ -1,6 +1,6 @@
 """Ways: how an argv reaches a node, with stdin, stdout and stderr of its own. Pure: argv in, argv out.
 
-The lease (`workloads/lease.py`) relies on that: wherever it runs, the runner holds the other end of its stdin.
+The lease (`workloads/lease.py`) relies on its stdin: wherever it runs, the runner holds the other end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Step:
     job: str
     grace_s: float = 12.0  # on SIGTERM srun kills the step immediately: the lease must have ended the job by then
     notices_loss: ClassVar[bool] = False  # srun waits until Slurm gives up the node, after `SlurmdTimeout`
-    # Where Slurm's clients find their controller; srun would take its other variables for options.
+    # Where Slurm's clients find their controller; srun would take Slurm's other variables for options.
     env_names: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Step:
         )
 
     def identifier(self, leader: int) -> str:
-        """The job's part of the cgroup path `.../job_5/step_3/...`, which all its steps on a node share."""
+        """`/job_5/` of the cgroup path `.../job_5/step_3/...`: the part that all steps of the job on a node share."""
         del leader
         return f"/job_{self.job}/"
 
