@@ -57,7 +57,7 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
 
 
 def _smoke_test(request: Request, trial: AnyTrial) -> Iterator[str]:
-    """Point out that the default workload on CPUs, chosen to fit the smallest machine, is a smoke test; silent if a model or size was given."""
+    """Point out that the default workload on CPUs, chosen to fit the smallest machine, is a smoke test; silent if a model or image size was given."""
     if isinstance(trial, Trial) and trial.device == "cpu" and not (request.model or request.image_size):
         yield (
             f"{trial.model} at {trial.image_size}×{trial.image_size} is a smoke test: training works here; to compare machines, train on "
@@ -76,8 +76,8 @@ def run(
 ) -> list[Run]:
     """Run a request and return its records. Raises RequestError if nothing was started, RunFailedError if a run could not be recorded.
 
-    `command` is the command line, for the records; `name` is the prefix of every run id. `known` is called before each trial; if it returns
-    a run on file, that one is used instead. `wanted` selects the trials of the plan to run.
+    `command` is the command line, for the records; `name` is the prefix of every run id. `known` is called before each trial, or
+    with --resume `RecordedRuns`; if it returns a run on file, that one is used instead. `wanted` selects the trials of the plan to run.
     """
     with ExitStack() as stack:
         if request.engine in (None, "docker") and request.hosts != SLURM:

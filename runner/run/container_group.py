@@ -1,8 +1,8 @@
 """The containers of one run while they run: started on all nodes concurrently, read, kept alive by heartbeats, and ended.
 
-If a launcher needs SSH keys, each run has its own. They are made in memory, sent to the leases over the connections that hold those, and
-never written to a disk. The first node gets the private key for logging in to the others; each of these gets its host key and the public key
-that it accepts. A lease keeps them on a tmpfs of its container, which is removed with it (`workloads/lease.py`).
+If a launcher needs SSH keys, each run has its own. They are made in memory, sent to the leases over the connections that hold them open,
+and never written to a disk. The first node gets the private key for logging in to the others; these get the public key that they accept, and
+one host key for all. A lease keeps them on a tmpfs of its container, which is removed with it (`workloads/lease.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TAIL_LINES: Final = 200
 POLL_S: Final = 0.25
 # Tells a lease that the runner is alive.
 HEARTBEAT: Final = b"\n"
-# Characters that are kept of each of these lines.
+# Characters that are kept of each of the last lines.
 TAIL_LENGTH: Final = 2000
 
 
@@ -90,7 +90,7 @@ class ContainerGroup:
                     started.result()
 
     def follow(self, container: Container) -> None:
-        """Read a container's lines in a new thread; its exit code comes last."""
+        """Read a container's lines in a new thread; its exit code, or `Lost`, comes last."""
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
         self.last_events[container.name] = {}
         self.containers[container.name] = container

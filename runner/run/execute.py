@@ -32,12 +32,12 @@ from runner.run.dialects.base import Reader
 # How long a run may stay silent. TorchInductor takes three minutes on 16 cores to compile a network of 50 layers and time its kernels.
 INACTIVITY_S: Final = 600.0
 SEARCH_INACTIVITY_S: Final = 1800.0
-# How long the scheduler and servers may outlive the last worker before they are ended.
+# How long the scheduler and servers may outlive the last worker before the run fails.
 HELPERS_GRACE_S: Final = 30.0
 # Seconds between checks that the record can still be written.
 WRITE_CHECK_S: Final = 1.0
 # At most this many characters of split lines are buffered, so that a program that never ends a line cannot exhaust memory. Each buffered
-# piece counts as `_EACH_RANK` more.
+# piece counts as `_PIECE_OVERHEAD` more.
 MAX_BUFFERED: Final = 2**25
 _PIECE_OVERHEAD: Final = 256
 # Open MPI's tag contains a job number. horovodrun's own prefix has none; it precedes whole lines only.
@@ -62,7 +62,7 @@ class Limits:
         return cls(request.timeout_s, silence_s)
 
     def check(self, now: float, *, started: float, heard: float) -> None:
-        """Stop the run if the time since its start, or since its last line, exceeds the limit."""
+        """Stop the run if the time since its start, or since its last output, exceeds the limit."""
         if now - started > self.wall_s:
             raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer {self.flag} if the job needs it")
         if now - heard > self.silence_s:
@@ -72,7 +72,7 @@ class Limits:
 
 
 class LineAssembler:
-    """Reassembles the lines that ranks wrote from the physical lines of one stream; each has one tag.
+    """Reassembles the lines that ranks wrote from the physical lines of one stream; each line of a rank has one tag.
 
     mpirun forwards a rank's output in pieces of at most 4,096 bytes, each after a tag such as `[1,3]<stdout>:` and without a newline of its
     own (Open MPI's --tag-output, orte/mca/iof/base/iof_base_output.c). If ranks write concurrently, a physical line is a chain of pieces
@@ -118,7 +118,7 @@ class Output:
     cut: set[str] = field(default_factory=set)
 
     def line(self, name: str, line: Line, *, received: float) -> None:
-        """Process one physical line; an event in it that breaks the contract ends the run."""
+        """Process one physical line, and ignore signs of life. Raises Stop if an event in it breaks the contract, DialectError as readers do."""
         if line.whole:
             if line.text.endswith(CUT):
                 self.cut.add(name)
@@ -174,7 +174,7 @@ def execute(
 ) -> Outcome:
     """Run all containers of a trial and return how that went. Every failure is an outcome, even a full disk; only a bug raises.
 
-    `engines` are by node; on each, containers start in the order of `specs`. By container, `readers` turn ordinary lines into events (none
+    `engines` are by node; on each, containers start in the order of `specs`, daemons first. By container, `readers` turn ordinary lines into events (none
     for programs that write events themselves), and `keys` are sent to the lease first. With `remote`, engines are on other machines, and
     both sides exchange heartbeats. The run ends once `stopped` is marked.
     """
@@ -194,7 +194,7 @@ def execute(
         _follow(group, output, specs=specs, limits=limits, started=started, stopped=stopped)
     except Stop as stop:
         status, reason = stop.status, stop.reason
-    except RunFailedError as error:  # the record can no longer be written
+    except RunFailedError as error:  # the record can no longer be written, or a log cannot be read (DialectError)
         status, reason = "failed", str(error)
     finally:
         group.end()
@@ -271,7 +271,7 @@ def _follow(
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
     """Run a container of a preparatory step until it exits, and pass every line that it writes to `say`.
 
-    Raises RunFailedError, with its last lines, if it does not start or does not exit 0.
+    Raises RunFailedError if it does not start, or, with its last lines, if it does not exit 0; EngineError if its exit code is lost.
     """
     try:
         container = engine.start(spec)

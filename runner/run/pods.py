@@ -224,9 +224,9 @@ class _Container:
 
 
 def collect(directory: Path) -> int:
-    """Make the records of a plan's runs from their pods' logs, print their figures, and return the exit code, as `bench` does.
+    """Make the records of a plan's runs from their pods' logs, print their figures, and return the exit code: 2 if a run was skipped, else as `bench` does.
 
-    A run that has a record keeps it; one that has not run or has unreadable files is reported and skipped. Raises RequestError without a plan.
+    A run that has a record keeps it; one that has not run or has unreadable files is reported and skipped. Raises RequestError without plans.
     """
     found = sorted(path.parent for path in (*directory.glob(PLANNED), *directory.glob(f"*/{PLANNED}")))
     if not found:

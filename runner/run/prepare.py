@@ -133,7 +133,7 @@ def _unpacked(resources: AnyResources) -> Dataset | None:
 
 
 def _samplers(way: Way, nodes: Iterable[str], *, heard: dict[str, float] | None = None) -> Samplers:
-    """Samplers in the runner's own Python, which all nodes of a Slurm job see too; `heard` is shared with the job's engine."""
+    """Samplers in the runner's own Python, which nodes that are reached by a command line see too; `heard` is shared with the job's engine."""
     engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None, heard=heard)
     return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
@@ -250,7 +250,7 @@ def _environment(image: ImageSpec) -> Path:
 def _supply_image(
     image: ImageSpec, resources: AnyResources, shown: Progress, nodes: Sequence[Callable[[tuple[str, ...]], str]]
 ) -> tuple[ImageUsed, str]:
-    """Provide an image in the form that a command-line engine needs, and return the engine's name for it; `nodes` run a command on each."""
+    """Provide an image in the form that a command-line engine needs; return its identity and the engine's name for it. `nodes` run a command on each."""
     used = _identify(image)
     match resources.engine.name:
         case "podman":

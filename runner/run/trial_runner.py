@@ -1,6 +1,6 @@
 """Runs the trials of one request in sequence, or concurrently if requested, and writes a record of each.
 
-A trial reuses a run on file that equals it in every field, so that an interrupted study or matrix resumes where it stopped.
+In a study, or with --resume, a trial reuses a run on file that is the same (`RecordedRuns`): an interrupted study or matrix continues.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def with_cause(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) 
 
 
 def with_equal_windows(trial: Trial, runs: Sequence[Run]) -> Trial:
-    """Give a trial that is measured for a time (`measure_s`) the window length of the first run with the same key, in iterations."""
+    """Give a trial that is measured for a time (`measure_s`) the window, in iterations, of the first run with the same key; and its length, if planned."""
     first = next(
         (
             record.trial
@@ -223,7 +223,7 @@ def with_equal_windows(trial: Trial, runs: Sequence[Run]) -> Trial:
     )
     if trial.measure_s is None or first is None or trial.profile or first.profile:
         return trial
-    if trial.iterations:  # planned, because its ranks cannot agree on a number
+    if trial.iterations:  # a planned length, because its ranks cannot agree on one
         return paced(trial, iterations=first.iterations, window=first.window)
     return trial.model_copy(update={"window": first.window})
 
@@ -321,7 +321,7 @@ def cell(trial: AnyTrial) -> str:
 
 
 class RecordedRuns:
-    """The usable runs in a folder, by trial. A trial reuses a run that equals it in every field and ran in the same image."""
+    """The usable runs in a folder, by trial. A trial reuses a run with the same settings and image; `_can_reuse` says what may differ."""
 
     def __init__(self, out: Path) -> None:
         self._runs: dict[str, list[Run]] = {}
@@ -341,7 +341,7 @@ class RecordedRuns:
 
 
 def _can_reuse(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
-    """Whether a trial can reuse a run, which may have chosen its own length, or have run on other nodes with the same devices and wires."""
+    """Whether a trial can reuse a run, which may have chosen its own length, or have run on other nodes with as many devices and the same kinds of wire."""
     ran, used = record.trial, record.image
     if isinstance(ran, ExternalTrial):
         return ran == trial and used.id == image.id

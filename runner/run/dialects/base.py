@@ -64,13 +64,13 @@ class Reader(Protocol):
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Read one unmodified line of any stream, and return the events that it completes.
 
-        `received` is when it was read, on the runner's monotonic clock in seconds.
+        `received` is when it was read, on the runner's monotonic clock in seconds. Some readers raise DialectError early, as `close` does.
         """
 
     def close(self, *, received: float) -> tuple[Event, ...]:
         """End the log after a clean exit, and return the events that depend on all of it.
 
-        Raises DialectError if no line is in this dialect, or the log lacks a value that the figures need.
+        Raises DialectError if no line is in this dialect, or the log lacks a value that the figures need or says that they are wrong.
         """
 
 

@@ -4,7 +4,7 @@ By the paper's definition, images/s = batch x iterations / seconds, where second
 (`Solver::Step` in src/caffe/solver.cpp). Not visible in the lines, but in the source:
 
 - On a CPU, Caffe truncates its seconds to whole milliseconds, which makes every rate too high (`CPUTimer` in src/caffe/util/benchmark.cpp).
-  The lines' timestamps have microseconds: if the two agree to within that millisecond, the timestamps are used.
+  The lines' timestamps have microseconds: if they show up to 2 ms more (1 ms is for writing the line), the timestamps are used.
 - Iterations are counted from the previous line, because BVLC's `m` is always the solver's `display`, however many were done since then.
 - The first line of a run ends no window: BVLC's counter is not yet set (rates such as -112.7 iter/s), and NVIDIA's prints
   `Iteration 0 (3.9 s)` without a rate.

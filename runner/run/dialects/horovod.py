@@ -1,7 +1,7 @@
 """Horovod's synthetic benchmarks for PyTorch, TensorFlow and Keras (examples/*/*_synthetic_benchmark*.py). Pure.
 
 Rank 0 writes `Iter #3: 108.7 img/sec per GPU`: batch x batches per iter ÷ seconds, of one device. All devices run the same number of batches
-in lockstep, so a window holds that many samples of every device. No line has the batches per iter: they are the command's
+in lockstep, so a window holds that many batches of every device. No line has the batches per iter: they are the command's
 `--num-batches-per-iter`, or the benchmark's default. The rate does not depend on them, but a window's length does.
 
 The Keras benchmark has no warm-up before `Iter #0`. That line counts as the warm-up, and the benchmark's own mean omits it too. The lines

@@ -5,7 +5,7 @@
       1073741824     268435456     float     sum      -1   8139.9  131.91  230.84      0   8201.6  130.92  229.11      0
     # Out of bounds values : 0 OK
 
-Each row becomes two `Bandwidth` events, one for each placement of the result; there are no windows, because nothing is trained. The figure
+Each row becomes a `Bandwidth` event for each placement of the result, at most two; there are no windows, because nothing is trained. The figure
 usually quoted is `bus_bandwidth`. Tables up to 2.11 have no root and, in place of the count of wrong elements, a column `error` with the
 greatest relative difference; `-c 0` writes `N/A` there. Until 2019, and in the tests of NCCL 1, that column is `res`, times are in
 milliseconds, and the header differs: `#      bytes             N    type      op     time  algbw  busbw      res`.
@@ -116,7 +116,7 @@ class NcclTestsReader(LogReader):
 
 
 def bus_bandwidth(events: Sequence[Event]) -> float | None:
-    """The usually quoted figure: bus bandwidth in GB/s of the largest out-of-place message; None without such an event.
+    """The usually quoted figure: bus bandwidth in GB/s of the largest out-of-place message; None without such an event, or if it is 0.
 
     If that message was measured more than once (other types, operations or roots, or a repeated table), this is all bytes ÷ all seconds:
     the harmonic mean of the rates, because their sizes are equal.

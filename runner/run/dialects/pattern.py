@@ -95,7 +95,7 @@ class PatternReader(LogReader):
             self._samples = round(batch) * self.facts.devices
 
     def _steps(self, groups: Groups) -> int | None:
-        """Steps since the previous line, 0 if it had the same step; None if unknown, as on the first line of a log or epoch."""
+        """Steps since the previous line: 1 if lines have no number, 0 if it is the same; None if unknown, as on most first lines of a log or epoch."""
         if "step" not in groups:
             return 1
         step, before = int(self._number(groups, "step") or 0), self._step
