@@ -88,7 +88,7 @@ AnyResources = Resources | ExternalResources
 
 
 def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
-    """Add emulated nodes to a comparison without hosts on a machine without two GPUs. Raises RequestError if that contradicts the rest."""
+    """Add emulated nodes to a comparison without hosts, on CPUs or a machine without two GPUs. Raises RequestError if that contradicts the rest."""
     if not request.compare or request.hosts or request.nodes or request.gpus or request.device == "gpu":
         return request
     if request.device is None and not request.workers and len(inspect().gpus) > 1:
@@ -104,7 +104,7 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
     """Find the machines, engine, image and data for one of the suite's programs or a user's command line.
 
     With `contact`, hosts are inspected; a dry run trusts the hosts file. Raises RequestError if a file of the suite is wrong, the image is
-    unknown or does not fit the GPUs, DATA cannot be read, or the engine does not answer.
+    unknown or does not fit the GPUs, DATA cannot be read, or the engine does not answer or gives no GPUs.
     """
     folders = [Path(mount.source) for mount in request.mounts]
     if request.command:

@@ -18,7 +18,7 @@ class EngineChoice:
 
     name: EngineName
     reason: str | None
-    podman: str | None = None  # Podman's version if it answers in Docker's place
+    podman: str | None = None  # Podman's name and version if it serves Docker's API
     version: str | None = None  # of a command-line engine
 
     @property

@@ -88,7 +88,7 @@ def _nccl(trial: Trial, wire: Wire | None, node: str | None) -> dict[str, str]:
 
 
 def _horovod(horovod: Horovod, wire: Wire | None, iface: str) -> dict[str, str]:
-    """Horovod's own variables: its controller's interface, and the library that carries tensors in host memory."""
+    """Horovod's variables: its controller's interface, the library that carries tensors in host memory, and Open MPI's if MPI is the controller."""
     found = {"HOROVOD_GLOO_IFACE": iface}
     if horovod.operations != "nccl":
         found["HOROVOD_CPU_OPERATIONS"] = horovod.operations

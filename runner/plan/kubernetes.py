@@ -35,7 +35,7 @@ Resource = Literal["job", "jobset", "trainjob", "mpijob"]
 
 Containers = dict[str, list[ContainerSpec]]  # the containers of a role's pods, by name, each with its spec in every pod
 
-# The limit of a ConfigMap; all of the suite's programs are little more than half of it.
+# The limit of a ConfigMap; all of the suite's programs are about three quarters of it.
 MOST_BYTES: Final = 2**20
 # The name of the trainer's container and of its replicated job in every runtime of Kubeflow Trainer.
 TRAINER: Final = "node"
@@ -173,7 +173,7 @@ def resource_kind(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
 
 
 def manifest(run_id: str, layout: PodLayout, *, kind: Kind, programs: Programs, deadline_s: int) -> str:
-    """The object that runs a trial and the Service that names its pods, as YAML. Raises RequestError if pods of one role differ in size."""
+    """The object that runs a trial, after the Service or ConfigMap that it needs, as YAML. Raises RequestError if pods of one role differ in size."""
     name, containers = job_name(run_id), layout.containers
     several = len({spec.node for spec in containers}) > 1
     # By role, the containers of its pods.

@@ -24,7 +24,7 @@ from runner.plan.launch.job import Job, sampler, samplers_of, take_seats
 
 @dataclass(frozen=True)
 class Samplers:
-    """How samplers run: as processes of the runner's own Python on this machine, in containers of the suite's base on hosts.
+    """How samplers run: in containers of the suite's base on hosts with Docker, elsewhere as processes of the runner's own Python.
 
     `engines` are by node, and empty in a dry run on hosts.
     """

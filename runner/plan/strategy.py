@@ -25,7 +25,7 @@ class Chosen:
     def processes(self, scale: int, nodes: int) -> int:
         """The number of processes that drive `scale` devices on `nodes` nodes.
 
-        In a plan on one node, a parameter server has one worker per device. Otherwise, as with MXNet's own launcher, it has one per node, which
+        In a plan on one node, MXNet's parameter servers have one worker per device. Otherwise, as with MXNet's own launcher, one per node, which
         sums the gradients of its devices before they cross the wire.
         """
         if self.name == "kvstore":
@@ -47,7 +47,7 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, scales: tup
     `scales` are numbers of devices, ascending; `nodes` is the largest number of nodes of any trial. Raises RequestError if framework and
     strategy are incompatible, or a setting belongs to another strategy.
     """
-    # `single` if the image has no other strategy.
+    # `single` if the image lacks its framework's default.
     default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
     default = default if default in offered(image) else "single"
     name = request.strategy or default

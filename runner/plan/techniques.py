@@ -1,7 +1,7 @@
 """Techniques that make training or inference faster than the plain program: named by TECHNIQUES, or with PRESET=tuned all that help here. Pure.
 
-`reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
-fastest with the range of fp32, or with a technique that scales its losses. Programs implement the techniques
+`reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision,
+unless requested, is bf16, which has the range of fp32, or else fp16 if a technique (`amp`) scales its losses. Programs implement the techniques
 (`workloads/with_<framework>/techniques.py`); a workload's file lists those that apply to it, in the order of an ablation's lines.
 """
 
@@ -77,7 +77,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
 
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
-    """The techniques of a request, its preset applied, that have an effect with one strategy; those between ranks need `ddp`."""
+    """The techniques of a request, its preset applied, that work and have an effect with one strategy; those between ranks need `ddp`."""
     without_effect = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
     without_effect |= _NOT_SHARDED if strategy.endswith("tp") else frozenset()
     without_effect |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS

@@ -100,7 +100,7 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
 
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
-    """Run a command under the lease: it ends once the runner closes its standard input or, on other machines, sends no more heartbeats."""
+    """Run a command under the lease: it ends once the runner closes its standard input or, on other machines, sends no more heartbeats; in a pod, on SIGTERM."""
     if job.head.network == "pod":
         names = ",".join(dict.fromkeys(seat.address for seat in job.seats if seat.placed.wire))
         return (job.site.python, f"{job.site.workloads}/lease.py", f"--pod={names}", *argv)
@@ -286,9 +286,9 @@ def sampler(
     number: int = 0,
     remote: bool = False,
 ) -> ContainerSpec:
-    """The sampler of one machine: a process on this one, which sees all of it, or a container on another, completed by `samplers_of`.
+    """The sampler of one machine: a process on this one, which sees all of it, or a process or container on another, completed by `samplers_of`.
 
-    A `remote` sampler ends without the runner's heartbeats, and uses modules that were copied to its host.
+    A `remote` sampler ends without the runner's heartbeats, and finds the modules that were copied to its host, if any.
     """
     beat = (f"--heartbeat={SILENCE_S:g}",) if remote else ()
     flags = (f"--node={node}", f"--hz={hz}", f"--gpus={','.join(map(str, gpus))}")

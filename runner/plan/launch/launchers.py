@@ -33,7 +33,7 @@ def _under_ncu(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
 
 
 def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
-    """PyTorch's `ddp`, `fsdp` and `tp`: one container a node, in which torchrun starts one process a device.
+    """PyTorch's `ddp`, `fsdp`, `tp` and `fsdp+tp`: one container a node, in which torchrun starts one process a device.
 
     The nodes rendezvous at the first one, with fixed numbers. So does a single node, because `--standalone` takes half a second longer.
     """
