@@ -106,7 +106,7 @@ class InPodman:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Remove it, by force with the containers in its network. Repeats while it exists: Podman 4.3 gives up silently if one of those disappears meanwhile."""
+        """Remove it, by force with the containers in its network. Repeats while it exists: Podman 4.3 gives up if one of those disappears."""
         words = ("--force", "--depend", "--time=0") if force else ()
         remove = ("podman", "rm", "--ignore", "--volumes", *words, thing.id)
         listing = ("podman", "ps", "--all", "--quiet", f"--filter=id={thing.id}")

@@ -27,7 +27,7 @@ def trials_of(
 def choose(
     request: Request, resources: Resources, *, say: Callable[[str], None]
 ) -> tuple[Resources, tuple[Trial, ...]]:
-    """Plan the trials with the first image that meets the whole request; return the resources with that image, and the trials; `say` what was completed or chosen for the user.
+    """Plan the trials with the first image that meets the whole request; return its resources and them; `say` what was completed or chosen for the user.
 
     Raises RequestError if no framework offers all of it, or, without containers, none that this machine has a Python for. The reason given
     is that of the first framework tried; it says so if it depends on the framework.

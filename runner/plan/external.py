@@ -92,8 +92,8 @@ def plan_command(
 def _batch_in_command(request: Request) -> tuple[int, str] | None:
     """The batch in the command line, and its text there, if none was requested. A pattern always gets it, per device unless SCALING=strong.
 
-    The MXNet dialect needs it too, even if it is only detected, but MXNet's programs divide their batch among devices, so it is used for one device only. `-b` of
-    nccl-tests is in bytes.
+    The MXNet dialect, even if only detected, needs it too, but MXNet's programs divide their batch among devices, so it is used for one device
+    only. `-b` of nccl-tests is in bytes.
     """
     found = None if request.batch else batch_of(request.command)
     if found is None or request.pattern:

@@ -66,7 +66,7 @@ def scales(request: Request, image: AnyImage, members: Sequence[Member]) -> tupl
 
 
 def _default_scales(members: Sequence[Member], *, request: Request, device: Device) -> tuple[int, ...]:
-    """The default numbers: 1 and 2 workers on a CPU node, 1 and one per node on several, or powers of two and the total of GPUs, if nodes share them equally."""
+    """The default numbers: 1 and 2 workers on a CPU node, 1 and one per node on several, or powers of two and all GPUs, if nodes share them equally."""
     most = sum(member.devices(device) for member in members)
     if device == "cpu" and len(members) > 1:
         return tuple(sorted({1, request.nodes or len(members)}))

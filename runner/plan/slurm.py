@@ -21,7 +21,7 @@ _NOTICE_S: Final = 60
 
 
 def salloc(request: Request, words: Sequence[str]) -> tuple[str, ...]:
-    """The command that waits for nodes and runs `words`, the user's command line, on them; cancelling the job sends the runner a TERM."""
+    """The command that waits for nodes and runs `words`, the user's command line, in their job; cancelling the job sends the runner a TERM."""
     return ("salloc", *_resources(request), "--kill-command=TERM", *_flags(request), *inner_command(words))
 
 

@@ -27,7 +27,7 @@ from runner.run.dialects.nccl_tests import bus_bandwidth
 
 @dataclass(frozen=True, kw_only=True)
 class OnFile:
-    """The files of a run. The trial in `plan` has the length that was run; `workload` is None for an external program; `samples` and `kernels` are None without such a table."""
+    """The files of a run. The trial in `plan` has the length that was run; `workload` is None for an external program, `samples` or `kernels` if missing."""
 
     plan: RunPlan
     outcome: Outcome

@@ -224,7 +224,7 @@ class _Container:
 
 
 def collect(directory: Path) -> int:
-    """Make the records of a plan's runs from their pods' logs, print their figures, and return the exit code: 2 if a run was skipped, else as `bench` does.
+    """Make the records of a plan's runs from their pods' logs, print their figures, and return the exit code: `bench`'s, or 2 if a run was skipped.
 
     A run that has a record keeps it; one that has not run or has unreadable files is reported and skipped. Raises RequestError without plans.
     """

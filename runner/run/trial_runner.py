@@ -212,7 +212,7 @@ def with_cause(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) 
 
 
 def with_equal_windows(trial: Trial, runs: Sequence[Run]) -> Trial:
-    """Give a trial that is measured for a time (`measure_s`) the window, in iterations, of the first run with the same key; and its length, if planned."""
+    """Give a trial that is measured for a time (`measure_s`) the window, in iterations, of the first run with its key, and the length if planned."""
     first = next(
         (
             record.trial
@@ -341,7 +341,7 @@ class RecordedRuns:
 
 
 def _can_reuse(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
-    """Whether a trial can reuse a run, which may have chosen its own length, or have run on other nodes with as many devices and the same kinds of wire."""
+    """Whether a trial can reuse a run, which may have chosen its own length, or have run on other nodes with equal devices and kinds of wire."""
     ran, used = record.trial, record.image
     if isinstance(ran, ExternalTrial):
         return ran == trial and used.id == image.id

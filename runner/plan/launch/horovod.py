@@ -86,7 +86,7 @@ def logins(job: Job) -> tuple[Login, ...]:
 
 
 def _sshd(job: Job, seat: Seat) -> tuple[str, ...]:
-    """The sshd command of a node: listens only on the wire's address, in the foreground, and logs to standard error."""
+    """The sshd command of a node: listens only on the wire's address (in a pod, on all), in the foreground, and logs to standard error."""
     options: tuple[str, ...] = ("-o", f"ListenAddress={seat.address}")
     if seat.network == "pod":  # a pod has one interface, and its read-only folder of keys has a mode that sshd rejects
         keys = f"{OPERATOR_KEYS}/authorized_keys"

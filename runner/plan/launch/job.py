@@ -100,7 +100,7 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
 
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
-    """Run a command under the lease: it ends once the runner closes its standard input or, on other machines, sends no more heartbeats; in a pod, on SIGTERM."""
+    """Run a command under the lease: it ends once the runner closes its stdin or, on other machines, sends no more heartbeats; in a pod, on SIGTERM."""
     if job.head.network == "pod":
         names = ",".join(dict.fromkeys(seat.address for seat in job.seats if seat.placed.wire))
         return (job.site.python, f"{job.site.workloads}/lease.py", f"--pod={names}", *argv)

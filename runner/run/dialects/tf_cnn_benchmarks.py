@@ -177,7 +177,7 @@ class TfCnnBenchmarksReader(LogReader):
         return self._global, self._per_device * (1 if self._horovod else self._devices)
 
     def _step_ends(self, own_batch: int) -> list[_StepEnd]:
-        """Ends of steps that are far enough apart for their rates' precision; the first is the end of the warm-up, or the first row after a longer one."""
+        """Ends of steps that are far enough apart for their rates' precision; first comes the end of the warm-up, or the first row after a longer one."""
         times: list[_StepEnd] = []
         rows = sorted(self._rows.values(), key=lambda row: row.step)
         ends = [_StepEnd.of(row, own_batch) for row in rows]
