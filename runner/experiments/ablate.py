@@ -1,7 +1,7 @@
 """`dlscale ablate`: the plain training, then one more technique a line, in interleaved rounds, so that drift of the machine affects all lines alike.
 
 On synthetic samples, lines are compared by throughput, and the batch of the last may grow for as long as that gains. With DATA, they are
-compared by loss too, and the plain program runs with three seeds.
+compared by loss too, for which the plain program runs with three seeds.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
 
 
 def stages(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
-    """Yield the request of each line, the plain one first. Raises RequestError if the program has no techniques here."""
+    """Yield the request of each line, the plain one first. Raises RequestError if the program offers no techniques here."""
     tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
     names = techniques.of_trial(tuned, strategy=strategy)

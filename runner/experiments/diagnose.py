@@ -96,7 +96,7 @@ def _read(path: Path) -> Diagnosis:
 
 @dataclass
 class _Rounds:
-    """All rounds of one diagnosis; `name` is the stem of its file."""
+    """All rounds of one diagnosis; the name of its file is `name` and `SUFFIX`."""
 
     request: Request
     resources: Resources

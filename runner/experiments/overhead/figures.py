@@ -155,10 +155,10 @@ class SideFigures(Frozen):
 
 
 class OverheadFigures(TrainingReport):
-    """The cost of the suite; `differs` names software of which the host has another version.
+    """The cost of the suite; `differs` names versions, devices, machine or training programs that are not the same with ENGINE=host.
 
     The sides of each of `rounds` are in the order in which they ran. `together` has, by side, the ratio of throughputs over all rounds with its
-    interval; None if the side did not run, or has other software.
+    interval; each is None if it is unknown, e.g. because the side did not run, or because `differs` is not empty.
     """
 
     rounds: tuple[Mapping[SideName, SideFigures], ...]
@@ -171,7 +171,7 @@ class OverheadFigures(TrainingReport):
         return tuple(one.run_id for each in self.rounds for one in each.values() if one.run_id)
 
     def ratios_to(self, name: SideName) -> tuple[float | None, ...]:
-        """Return the suite's throughput ÷ another side's, per round; None for a host with other software."""
+        """Return the suite's throughput ÷ another side's, per round; None if that side did not run, or is a host that `differs`."""
         other = () if name == "host" and self.differs else (name,)
         return tuple(
             next((each["suite"].rate / each[one].rate for one in other if one in each), None) for each in self.rounds
@@ -179,7 +179,7 @@ class OverheadFigures(TrainingReport):
 
     @property
     def delays_s(self) -> tuple[float | None, ...]:
-        """Seconds by which the suite's first step ends later than the bare loop's, per round."""
+        """Seconds by which the suite's first step ends later than the bare loop's, per round; None without a bare loop."""
         return tuple(
             each["suite"].first_step_s - each["bare"].first_step_s if "bare" in each else None for each in self.rounds
         )

@@ -1,7 +1,7 @@
 """The flow of `dlscale overhead`: discover, prepare, run the rounds, write, show. Each stage hands its result on.
 
-Each side of a round is a whole `dlscale bench`, with options derived from the request, so that it runs the requested trial. The order
-within a round alternates, so that drift of the machine affects all sides.
+Each side of a round but the bare loop is a whole `dlscale bench`, with options derived from the request, so that it runs the requested
+trial. Every other round runs its sides in reverse order, so that drift of the machine affects all sides.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PASSED: Final = ("batch", "image_size", "precision", "preset", "techniques", "th
 
 
 def check_request(request: Request, resources: Resources, *, beside_host: bool) -> None:
-    """Raise RequestError if there is nothing to measure: the framework's own binary is the loop, there are several devices, or ENGINE=host twice."""
+    """Raise RequestError if the framework's own binary is the loop, if there are several devices, or if both engines to compare are ENGINE=host."""
     if resources.image.framework not in BARE:
         raise RequestError(
             f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
@@ -83,7 +83,7 @@ def bench_arguments(
 
 
 def has_bare_loop(trial: Trial) -> bool:
-    """Whether the bare loop can do the same training, of a classifier; only PyTorch's loop supports devices, precisions and techniques.
+    """Whether the bare loop can do the same training, of a classifier; only PyTorch's supports GPUs, precisions other than fp32 (not fp16), techniques.
 
     Networks with a weight decay of their own have an optimizer, or further classifiers, that the loop lacks.
     """

@@ -257,7 +257,7 @@ def _id(context: BlockContext, setup: Setup) -> str:
 
 
 def _conditions(context: BlockContext, setup: Setup) -> Conditions:
-    """Return the conditions in the source's terms; sources name a batch in different ways, and some name a network that nothing crosses."""
+    """Return the conditions in the source's terms; sources name a batch in different ways, and some name a network that no traffic crosses."""
     block, point = context.block, setup.point
     on_gpus = block.device == "gpu"
     own = {

@@ -1,6 +1,6 @@
 """How the run of a cell differs from its source's: declared by the study, changed by the plan, or found in its records. Pure.
 
-Framework, version, precision, device, libraries and wires are compared with the source by the records only.
+Once there are records, framework, version, precision, device, libraries and wires are compared with the source by these only.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _framework(record: RunRecord) -> str:
 
 
 def _version(record: RunRecord) -> str:
-    """Return the version by the framework itself, or the requested one if a run did not get that far."""
+    """Return the version that the framework reported; if a run did not get that far, the requested one, or the image of another program."""
     requested = record.trial.version if isinstance(record.trial, Trial) else record.image.reference
     return record.provenance.framework_version or requested
 

@@ -68,7 +68,7 @@ HasConditions = Observation | Cell
 def condition(one: HasConditions, name: str) -> Value:
     """Return a condition of an observation or a cell; None if it is not stated.
 
-    A mode is reduced to `training` or `inference`. A batch is whichever size is stated, of one device or of all.
+    A mode is reduced as by `mode`. A batch is the first stated of `batch`, `global_batch` and `batch_per_gpu`.
     """
     if name == "model_size":
         return one.where.model
@@ -83,7 +83,7 @@ def condition(one: HasConditions, name: str) -> Value:
 
 
 def mode(text: str | None) -> str | None:
-    """Reduce a mode to `training` or `inference`: ``mode("training, partial epoch")`` is ``"training"``."""
+    """Reduce a mode to the part before its comma, in a source's words: ``mode("training, partial epoch")`` and ``mode("train")`` are ``"training"``."""
     if text is None:
         return None
     first = text.partition(",")[0].strip()
@@ -428,7 +428,7 @@ def joint_doubts(decided: Sequence[Answer]) -> tuple[str, ...]:
 
 
 def _listed(answers: Sequence[Answer], *, all_of_them: bool = False) -> str:
-    """Join sentences, each once, with the cases that it applies to; a sentence for all cases names none."""
+    """Join sentences, each once, with the cases that it applies to; if `all_of_them` share one sentence, no case is named."""
     cases: dict[str, list[str]] = {}
     for one in answers:
         cases.setdefault(one.why, []).append(one.case)

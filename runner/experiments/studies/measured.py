@@ -323,7 +323,7 @@ def _ranges(
     *,
     method: str | None = None,
 ) -> bool:
-    """Add minimum, mean and maximum; of several devices, the mean of means and the extremes of all. Returns False if a device lacks them."""
+    """Add minimum, mean and maximum; of several devices, the mean of means and the extremes of all. Add nothing and return False if a device lacks them."""
     known = [[one for one in own if one] for own in spans]
     if not all(own and len(own) == len(every) for own, every in zip(known, spans, strict=True)):
         return False
@@ -382,7 +382,7 @@ _NO_CALLS: Final = "no pass traced calls of the CUDA API"
 
 
 def _passes(cell: CellFigures) -> None:
-    """Add all figures of the cell's profiling passes; nothing if none was requested."""
+    """Add FP32 utilisation, which telemetry may provide too, and, if there are profiling passes, all other figures of these."""
     _fp32(cell)
     kernels = [one for one in cell.passes if one.profile and one.profile.kind == "kernels"]
     whole = [one for one in kernels if one.profile and one.profile.region is None]

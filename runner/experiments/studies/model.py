@@ -79,7 +79,7 @@ class Usable(Frozen):
 class Machine(Frozen):
     """The hardware of a study. `device` stands for the source's GPUs; `devices` counts GPUs, or cores, of each node, `cores` those of the first node.
 
-    `gpu` is the source's id of this GPU, None on CPUs or if the source has no such GPU; `hosts` is HOSTS, None unless there are several real hosts.
+    `gpu` is the source's id of this GPU, None on CPUs or if the source has no such GPU; `hosts` is the request's HOSTS, None without it.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 Intervals are 95 %, over runs. The interval of a difference or ratio of two independent figures is computed from theirs (MOVER: G. Y. Zou
 and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27(10), 2008) with
-Welch's degrees of freedom: half a width ÷ Student's t, at one degree of freedom less than there are runs, is a standard error.
+Welch's degrees of freedom: half an interval's width ÷ Student's t for its degrees of freedom (runs less one) is a standard error.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def difference(a: Amount, b: Amount) -> Amount:
 
 
 def ratio(a: Amount, b: Amount) -> Amount | None:
-    """Return a ÷ b, without an interval if `difference` has none, or if one of theirs reaches 0. None if b is 0."""
+    """Return a ÷ b, without an interval if `difference` has none, or if the lower end of a or b is not above 0. None if b is 0."""
     if b.value == 0:
         return None
     value = a.value / b.value
@@ -102,7 +102,7 @@ def _log(amount: Amount) -> Amount:
 
 
 def order(a: Amount, b: Amount) -> Order:
-    """Order a against b by the interval of a - b; without one, by whether they are more than `NEGLIGIBLE` apart."""
+    """Order a against b by the interval of a - b; without one, by their values, if these are exact or more than `NEGLIGIBLE` apart."""
     apart = difference(a, b)
     if not apart.known and abs(apart.value) <= NEGLIGIBLE * max(abs(a.value), abs(b.value)):
         return "within noise"
@@ -147,7 +147,7 @@ def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
 
 
 def _any_pair_differs(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
-    """Whether any two levels of a block differ at 1 - 0.05 ÷ `pairs`."""
+    """Whether any two levels of a block differ at confidence 1 - 0.05 ÷ `pairs`."""
     for one, other in combinations([group[0] for group in block.values() if group], 2):
         apart = difference(one, other)
         reach = apart.value - apart.low if apart.value > 0 else apart.high - apart.value

@@ -48,7 +48,7 @@ STEADY_SHARE: Final = "steady_time_share"
 
 
 def derived(observations: Sequence[Observation], published: Published) -> Iterator[Observation]:
-    """Derive quantities that require several cells, or more than was run: speedup, efficiency, the time of a full training."""
+    """Derive quantities that follow from others: speedup, efficiency, the time of a full training and, for a finding about it, the steady share."""
     whole = [one for one in observations if one.iterations is None]
     rates = [one for one in whole if one.metric == "throughput"]
     yield from _scaling(rates)
@@ -116,7 +116,7 @@ _SINGLE_VALUED = ("framework", "build", "version", "mode", "precision")
 
 
 def printed(published: Published) -> Evidence:
-    """Return everything that a source printed as exact values, with the speedups that follow."""
+    """Return everything that a source printed as exact values, with all that is derived from it."""
     exact = (one for one in published.figures if isinstance(one.value, Decimal) and one.bound is None)
     own = [observation_of(figure) for figure in exact if is_measured(figure)]
     own += [

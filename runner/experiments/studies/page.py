@@ -25,7 +25,7 @@ AXES: Final = {
     "global_batch": "batch of all devices",
     "gpu_index": "number of the device",
 }
-"""Numeric conditions that can be an axis, in order of preference, with its label."""
+"""Numeric conditions that can be an axis, with its label; the first is preferred in a tie."""
 LEGEND_ORDER: Final = (
     *("framework", "build", "model", "variant", "mode", "device", "gpu", "network", "gpus", "batch_per_gpu", "batch"),
     *("global_batch", "precision", "strategy", "technique", "case", "state", "name", "epoch", "iterations"),
@@ -41,7 +41,7 @@ PRINTED_SETTINGS: Final = frozenset(
 )
 """Settings that a source prints and nobody measures."""
 MOST_CURVES: Final = 8
-"""With more curves than this, each network has a figure of its own."""
+"""With more curves than this, each model has a figure of its own."""
 ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
 NEED_NAME: Final = frozenset({*AXES, "run"})
 """Conditions whose value says nothing without their name."""
@@ -132,7 +132,7 @@ def _metric_text(metric: str) -> str:
 
 
 def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
-    """Draw one quantity, in a figure per network if there are too many curves for one."""
+    """Draw one quantity, in a figure per model if there are too many curves for one."""
     if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - a single GPU tells nothing apart
         points = [replace(point, where={k: v for k, v in point.where.items() if k != "gpu"}) for point in points]
     axis = "gpus" if metric in SCALING_METRICS else _axis(points)

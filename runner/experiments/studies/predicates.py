@@ -152,7 +152,7 @@ def _case(predicate: _MetricPredicate, case: Selector, evidence: Evidence, *, of
 def _over_the_fastest(
     predicate: _MetricPredicate, pool: Sequence[Observation], evidence: Evidence
 ) -> Sequence[Observation]:
-    """If a predicate names no network, keep runs on one node, and those over the fastest network measured."""
+    """If a predicate names no network, keep runs on one node, over an unnamed network, or over the fastest of the named ones."""
     if any(selector.network for selector in predicate.selectors):
         return pool
     speeds = {wire.id: wire.gbit_s or 0.0 for wire in evidence.published.hardware.wires}
@@ -398,7 +398,7 @@ def _named(predicate: Named, pool: Sequence[Observation]) -> list[Answer]:
 def _steady(predicate: Steady, evidence: Evidence) -> list[Answer]:
     """Test that the later half of the windows is within 5 % of the earlier, after warm-up windows are left out (`metrics.steadiness`).
 
-    After a given number of iterations, no window is left out; if a `window` is given too, the first one kept must be within 5 % of the mean of all.
+    With `after_iterations`, all windows after these are kept; if `window` is given too, the first of them must be within 5 % of the mean of all.
     """
     answers = []
     for selector in expand(predicate.for_all):

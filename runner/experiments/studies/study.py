@@ -109,7 +109,7 @@ class Program(Frozen):
         url: where it was published.
         models: its name for each network of the block.
         arguments: its flags, for a run as long as the source's; placeholders are `{model}`, `{batch}` (of all devices), `{gpus}` (their number),
-            `{image_size}`, `{iterations}` (as many as all devices together do), `{data}` (the folder of DATA).
+            `{image_size}`, `{iterations}` (steps, each by all devices: the block's ÷ their number), `{data}` (the folder of DATA).
         on_gpus: further flags for GPUs; `{indices}` are theirs, separated by commas.
         dialect, pattern: how its log is read.
     """
@@ -149,7 +149,7 @@ class Block(Frozen):
         where: the conditions that all its figures share, in the source's terms; `framework` is the suite's, if it is not the source's.
         device: `cpu` if the source used no GPU; then all cores of the machine are one device.
         models: the source's name of each network → MODEL.
-        gpu_memory: how the source's framework allocated GPU memory; ignored by other frameworks.
+        gpu_memory: how the source's framework allocated GPU memory; applies to TensorFlow only.
         gpu_only: why it is meaningless without a GPU, in half a sentence.
         batches: as printed, per device, per node, or of all devices (`batch_of`); the source's figures name it `batch_term`.
         image_size: height and width in pixels; None if samples are not images.
@@ -284,7 +284,7 @@ class Shown(Frozen):
 class Study(Frozen):
     """One study; STUDY is the `id`, the name of its file.
 
-    `networks` replace the source's; the first of `tolerances` that names a metric applies. At full scale each run is done `repeat` times.
+    `networks` replace the source's; the first of `tolerances` that names a metric applies. Each run is done `repeat` times, once at small scale.
     `differs` applies to every block; `notes` are what a reader of the table has to know. `nearest` lists, by framework, the versions nearest to the
     source's software, which precede the newest that runs here. `shows` lists everything in the source.
     """
@@ -403,7 +403,7 @@ def _mistakes(study: Study, source: Published) -> Iterator[Mistake]:
 
 
 def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Mistake]:
-    """Yield models, modes and precisions that the framework's programs lack, on each device that has an image of the framework."""
+    """Yield models, modes, precisions, profiles and image sizes that the framework's programs lack, on each device that it has an image for."""
     framework = block.named_framework
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
     for name in (*block.models.values(), *block.short.models.values(), *block.small.models.values()):
