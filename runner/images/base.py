@@ -278,7 +278,7 @@ def debian_sources(suite: str) -> tuple[str, ...]:
     """Return this machine's apt sources for a Debian suite, its updates and its security fixes, as lines of sources.list.
 
     A suite other than the machine's own comes from the same mirrors, which keep all of Debian's suites side by side. DLSCALE_DEBIAN_MIRROR
-    names one address instead, for a machine that is not Debian. Raises NoBaseError if apt has no such source.
+    names one address instead, for a machine that is not Debian, without updates and fixes. Raises NoBaseError if apt has no such source.
     """
     chosen = os.environ.get(MIRROR_VARIABLE)
     if chosen:

@@ -1,6 +1,6 @@
 """Builds images, and transfers sets of them to a machine without any network: one file an image, and a manifest with their hashes.
 
-The wheelhouse is part of the build context, no step has a network, and an image that exists is not built again.
+The wheelhouse is part of the build context, no step has a network, and an image that is current is not built again.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class Catalog(Frozen):
     ) -> ImageSpec:
         """Return the image that a request means.
 
-        `version` may be a prefix that only builds of one release have; None is the newest for the device. Of several images, the first that fits the
-        GPUs is returned, and one with Horovod before others if that is requested.
+        `version` may be a prefix that only builds of one release have; None is the newest for the device. Of several images, one that fits the GPUs
+        is preferred, then, if requested, one with Horovod, then the newest; none has to fit.
         Raises RequestError for an unknown framework or version, or if there is no such image for the device.
         """
         offered = self.of(framework, device)

@@ -121,7 +121,7 @@ class HostPython(Frozen):
     path: str  # the interpreter itself, not a shim
     prefix: str  # where it and its packages are installed
     version: str
-    # Name and version of each distribution, in the order of imports.
+    # Name and version of each distribution, in the order in which an import searches them.
     installed: tuple[tuple[str, str], ...]
 
     def find(self, pattern: str) -> tuple[str, str] | None:
@@ -167,7 +167,7 @@ class HostSoftware(Software):
 
 
 def find_host_software(framework: str, *, device: Device, horovod: bool) -> HostSoftware:
-    """Find the framework, and Horovod if required, in the Python of `find_host_python`. Raises RequestError."""
+    """Find the framework, and Horovod if required, in the Python of `find_host_python`. Raises RequestError if one is missing."""
     if framework not in DISTRIBUTIONS:
         raise RequestError(
             f"ENGINE=host: {framework} is not a Python package; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "

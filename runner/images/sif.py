@@ -55,7 +55,7 @@ def ensure_sif(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Path
 
 
 def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
-    """Return an image's SIF if it was made from the present lock. Raises RequestError if the file has changed since."""
+    """Return an image's SIF if it was made from the present lock. Raises RequestError if the file's size has changed since."""
     found = _read(folder(image))
     return found if found and found[1].lock_sha256 == image.lock_sha256 else None
 

@@ -60,7 +60,7 @@ class ImageSpec(Software):
     library_path: tuple[str, ...]
     wheels_mib: int
     size_mib: int
-    measured: bool = True  # whether `size_mib` was measured; otherwise it is that of the framework's largest
+    measured: bool = True  # whether `size_mib` was measured; otherwise it is that of the largest similar image
     directory: Path
     extension: Extension | None = None  # what was added to the framework's plain image; None for the plain image
     extension_version: str | None = None

@@ -137,7 +137,7 @@ class Container(Frozen):
 class Entry(Frozen):
     """One image; the fields are those of `spec.ImageSpec`.
 
-    Sizes are measured when it is first built. Its software is wheels on a base (`requirements`), Debian packages of a base whose suite is locked, or a vendor's `container`.
+    `size_mib` is measured when it is first built. Its software is wheels on a base (`requirements`), Debian packages of a base whose suite is locked, or a vendor's `container`.
     """
 
     version: ImageVersion
