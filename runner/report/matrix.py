@@ -367,7 +367,7 @@ TELEMETRY_FIELDS: Final = ("utilisation_percent", "power_w", "energy_j", "sample
 
 
 def print_short(console: Console, summary: Summary) -> None:
-    """Print a matrix on one screen: what ran where, the table, and a verdict."""
+    """Print a matrix briefly: what ran where, the table, those of inference or convergence, and a verdict."""
     print_wrapped(console, summary.title, style="bold")
     for line in (summary.setting, summary.wires):
         print_wrapped(console, line)
@@ -393,7 +393,7 @@ def print_wrapped(console: Console, text: str | None, *, style: str = "") -> Non
 
 
 def verdict(summary: Summary) -> str:
-    """The result of the largest scale in a sentence: how far it can be trusted, and what to do if it can't."""
+    """The result of the largest usable scale in a sentence, with its reservations; or the largest scale too noisy to tell, and what to do."""
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     lost = [f"{row.devices} {row.verdict}" for row in summary.rows if row not in usable]
     if not usable:

@@ -52,7 +52,7 @@ class Line:
 
 
 def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
-    """The log of a run, in chronological order; None if it never began to train.
+    """The log of a run, in chronological order; None if it has no measured window.
 
     Args:
         record: of a measured training; passes under a profiler and inference have no such log.
@@ -172,7 +172,7 @@ def _description(record: RunRecord) -> dict[str, Any]:
 
 
 def _rates(record: RunRecord, windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
-    """Throughput of each window over all ranks, and of the steady state; empty for an invalid run."""
+    """Throughput of each window over all ranks, and of the steady state; empty for an invalid run, or one without a steady state."""
     joined = metrics.global_windows(windows)
     throughput, steady = record.measurement.throughput, record.measurement.steady
     if joined is None or throughput is None or steady is None or record.validity.status == "invalid":

@@ -93,7 +93,7 @@ CACHE_BYTES: Final = 256 * 2**20  # size of the cache
 
 
 def prune() -> None:
-    """Delete the least recently used pictures from the cache until it holds `CACHE_BYTES`."""
+    """Delete the least recently used pictures from the cache until it holds at most `CACHE_BYTES`."""
     with suppress(OSError):
         known = sorted(((path.stat(), path) for path in _cache().iterdir()), key=lambda one: -one[0].st_mtime_ns)
         size = 0

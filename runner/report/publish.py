@@ -37,7 +37,7 @@ PICTURE_POINTS: Final = 1500  # points of a curve over time: more than a picture
 class Measured:
     """The measured runs of a matrix: each curve with its figures, and their comparison if there are several.
 
-    `cases` holds the figures of concurrent trainings, with the summary of one of them; None if there are none.
+    `cases` holds the figures of concurrent trainings, with the summary of the first of their runs; None if there are none.
     """
 
     curves: tuple[tuple[Curve, Summary], ...]

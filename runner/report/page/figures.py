@@ -36,7 +36,7 @@ Runs = Mapping[int, tuple[str, ...]]  # by scale: the ids of a row's runs
 
 
 def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
-    """Throughput, training time, and speedup against the ideal of one matrix; empty if it has a single scale."""
+    """Throughput, training time, and speedup against the ideal of one matrix; empty if fewer than two scales have a throughput."""
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
@@ -235,7 +235,7 @@ def efficiency_by_network(found: Networks) -> tuple[Figure, ...]:
 def throughput_by(
     axis: str, found: TrainingComparison, *, ideal: Callable[[Any], tuple[Series, ...]] = lambda _: ()
 ) -> tuple[Figure, ...]:
-    """Throughput of labelled rows, with the reference series that `ideal` makes of them; empty for a single row, which shows no difference."""
+    """Throughput of labelled rows, with the reference series that `ideal` makes of them; empty unless at least two rows are usable."""
     rows = [one for one in found.rows if one.row.usable and one.row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004
         return ()
@@ -363,7 +363,7 @@ def over_time(seen: Watched, *, name: str, title: str, points: int = MOST_POINTS
 def downsampled(
     seconds: Floats, values: Floats, *, points: int = MOST_POINTS
 ) -> tuple[tuple[float, ...], tuple[float | None, ...], int]:
-    """At most `points` means of equally many neighbours, and how many; a gap stays a gap (at the time of the point before it)."""
+    """At most `points` means, each of up to n neighbours, and n; gaps (at the time of the point before) are kept in addition."""
     each = max(1, math.ceil(len(values) / points))
     times: list[float] = []
     found: list[float | None] = []

@@ -48,7 +48,7 @@ def markdown(page: Page) -> str:
 
 
 def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
-    """One line per block, followed by the blocks."""
+    """One line per block, followed by the blocks unless there are more than `MOST_BLOCKS`."""
     yield from (f"## {escaped(section.title)}", "", escaped(section.about), "")
     if len(section.blocks) > MOST_BLOCKS:
         yield from (f"{len(section.blocks):,} of them, each in a report of its own:", "")

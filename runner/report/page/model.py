@@ -28,9 +28,9 @@ class Series(Frozen):
     """One curve, or one set of bars.
 
     Attributes:
-        kind: `measured` here, `published` by others, or `ideal`: the reference line.
-        x, y: (points,) a y of None is a gap in the curve. Bars with equal names are numbered: a browser draws them on top of each other,
-            as their sum.
+        kind: `measured` here, `published` by others, or `ideal`: a reference line or mark.
+        x, y: (points,) a y of None is a gap in the curve. Bars with equal names get numbers, because a browser would draw them on top of
+            each other, as their sum.
         low, high: (points,) ends of the 95 % interval; empty if no point of the series has one.
         degraded: (points,) drawn hollow; may be empty if no point is.
         runs: (points,) ids of the runs behind each point; empty if nothing is measured.
@@ -218,7 +218,7 @@ class Page(Frozen):
         made: how many records it is drawn from and by which version; unless the page is to be committed, also when.
         counts: (label, number) pairs.
         latest: the newest measurement; None if nothing was measured.
-        missing: chapters without a record, each with the command that measures it.
+        missing: chapters without a block, each with the command that measures it.
     """
 
     title: str

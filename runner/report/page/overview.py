@@ -46,7 +46,7 @@ def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], .
 def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str | None = None) -> Block:
     """The fastest cell of each network, frameworks side by side, and the number of runs per folder, machine and framework.
 
-    `records` are drawn, `runs` are all on file. Cells of other hardware than `here` are folded; with None nothing is.
+    `records` are drawn, `runs` are all on file. Cells of other hardware than `here` are folded; with None no cell is.
     """
     found = cells(records)
     own = [cell for cell in found if here in (None, hardware(cell.record))]

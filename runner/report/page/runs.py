@@ -149,7 +149,7 @@ def rerun_command(record: RunRecord) -> tuple[str, ...]:
 
 
 def _resolved_flags(record: RunRecord, trial: Trial, given: set[str]) -> Iterator[tuple[str, str | int]]:
-    """Each flag that the suite chose a value for, with that value."""
+    """Each flag that the suite chooses a value for unless it is typed, with the run's value."""
     yield "--framework", trial.framework
     if "--image" not in given and record.engine != "host":  # the host's framework has whatever version is installed
         yield "--version", trial.version
