@@ -1,4 +1,4 @@
-"""`dlscale compare`: reads two sets of runs, compares them, prints the result, and sets the exit code if something got slower."""
+"""`dlscale compare`: reads two sets of runs, compares them, prints the result, and fails if a trial got slower than allowed."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _cells_of_gpus() -> list[Cell]:
 
 
 def _repeated() -> str:
-    """Every valid cell of GPUs with enough runs for an interval, the fastest of each network first."""
+    """Every valid cell of GPUs with enough runs for an interval, by network and number of GPUs, then the fastest first."""
     found = [cell for cell in _cells_of_gpus() if len(cell.runs) >= FEWEST_RUNS and cell.row.status == "valid"]
     columns: dict[str, Callable[[Cell], str]] = {
         "network": lambda cell: overview.network(cell.record),

@@ -169,7 +169,7 @@ _REPEATABLE: Final = ("mount", "env")
 def _parse_positional(given: Mapping[str, object]) -> Mapping[str, object]:
     """Read positional arguments as names of a model or a framework if all of them are: `bench resnet50`.
 
-    RequestError: the only argument is a mistyped model, or a name contradicts its option.
+    RequestError: the only argument is a mistyped name, or a name contradicts its option.
     """
     words = cast("tuple[str, ...]", given.get("command", ()))
     named = {
@@ -200,7 +200,7 @@ def _models() -> tuple[str, ...]:
 
 
 _NAMES_OF: Final[Mapping[str, Callable[[], tuple[str, ...]]]] = {"framework": _frameworks, "model": _models}
-"""Fields whose values are files of the suite."""
+"""Fields whose values are listed in files of the suite."""
 _ALIASES: Final[Mapping[str, dict[str, str]]] = {
     "framework": {"torch": "pytorch", "tf": "tensorflow"},
     "model": {},

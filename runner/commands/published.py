@@ -23,7 +23,7 @@ from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 
 _MOST_SUGGESTED: Final = 5
-# With several sources, single figures are shown only if there are at most this many.
+# With several sources, single figures are printed only if there are at most this many.
 _MOST_FIGURES: Final = 20
 
 
@@ -54,7 +54,7 @@ class Listed:
 def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
     """Print the matching sources and figures; with `plot`, draw their scaling curves as a PNG.
 
-    Too many figures of several sources become one line per source, with its highest throughput per device.
+    Several sources are also listed one per line; their single figures are printed only if there are at most `_MOST_FIGURES`.
 
     Raises:
         RequestError: nothing matches, the matches have no scaling, or a file of `results/published` is wrong.

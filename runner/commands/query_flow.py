@@ -65,7 +65,7 @@ def list_tables(*, form: Form) -> None:
 
 
 def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> tuple[str, ...]:
-    """Fill the tables that a query names, reading runs only if one of these needs them; returns a sentence about each record skipped."""
+    """Fill the tables that a query names; `published` alone, without a place, reads no records. Returns a sentence about each record skipped."""
     published = load_all() if PUBLISHED in wanted else ()
     directories = [] if set(wanted) <= {PUBLISHED} and place is None else directories_at(place or str(DEFAULT))
     if len(directories) >= MANY:

@@ -50,8 +50,8 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     """Write the reports of one run, or of all runs at or below some directories, plus one page of them all; print each file's path.
 
     A run directory's reports are named after the run and go next to it; its page goes into it. For directories of runs, reports are named
-    after their matrix and go next to the run directories, and the page goes into the directories' common parent; `beside_runs=False` writes
-    the page only. `out` replaces these places and keeps the names of the folders.
+    after their matrix and go next to the run directories, and the page goes into the directory, or the common parent of several;
+    `beside_runs=False` writes the page only. `out` replaces these places and keeps the names of the folders.
 
     Raises:
         RequestError: there is no record, or `out` is not writable.
@@ -281,7 +281,7 @@ def _page(found: Collected) -> Page:
 
 
 def _write(found: Collected, place: Path, *, console: Console) -> None:
-    """Write the page in both forms first, so that it can be read, then its figures as PNG and CSV."""
+    """Write the page in both forms first, so that it can be read, then its figures as CSV and, unless there is a caveat, as PNG."""
     page = _page(found)
     check_writable(place / BESIDE)
     now = datetime.now(timezone.utc)
