@@ -142,7 +142,7 @@ VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # the form that
 def _expand_variables(words: Mapping[str, Any]) -> dict[str, Any]:
     """Read `GPUS=4` as `--gpus=4`, next to a model and a framework at most; arguments of a command in an image are left alone.
 
-    RequestError: there is no such option, or it is set twice.
+    RequestError: there is no such option, or it is given as an option too.
     """
     typed: list[str] = words.get("command") or []
     variables = [found for found in map(VARIABLE.fullmatch, typed) if found]

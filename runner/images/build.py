@@ -237,7 +237,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
-    """Check an archive's files against its manifest, then load them all. Raises RequestError."""
+    """Check an archive's files against its manifest, then load them all. Raises RequestError if a file is missing or anything differs."""
     manifest = read_manifest(directory)
     for entry in manifest.images:
         path = directory / entry.file

@@ -94,7 +94,7 @@ class Catalog(Frozen):
         raise RequestError(unknown("VERSION", version or "", known, of=framework))
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
-        """Return `image` with Horovod in it, which a vendor's container may have already. Raises RequestError."""
+        """Return `image` with Horovod in it, which a vendor's container may have already. Raises RequestError if there is no such image."""
         if found := self._with_horovod(image):
             return found
         able = [other for other in self.images if self._with_horovod(other)]
@@ -109,7 +109,7 @@ class Catalog(Frozen):
         return next((other for other in self.extended if other.parent == image), None)
 
     def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
-        """Check an image's architectures and minimum driver against the GPUs present. Raises RequestError."""
+        """Check an image's architectures and minimum driver against the GPUs present. Raises RequestError, naming those that fit."""
         problem = misfit(image, gpus, driver)
         if problem is None:
             return
@@ -143,7 +143,7 @@ def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | N
 
 
 def load_images(root: Path) -> Catalog:
-    """Read `images/versions.yaml` of the checkout at `root`. Raises RequestError."""
+    """Read `images/versions.yaml` of the checkout at `root`. Raises RequestError if it is missing or wrong."""
     file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
     pairs = [
         (_plain_image(file, root, framework, entry), entry)

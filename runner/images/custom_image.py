@@ -81,7 +81,7 @@ class CustomImage(Software):
 
 
 def look_up(client: Client, reference: str) -> FoundImage:
-    """Inspect an image; it is never pulled, since the image behind a tag must not change silently. Raises RequestError."""
+    """Inspect an image; it is never pulled, since the image behind a tag must not change silently. Raises RequestError if it is missing."""
     try:
         found = find_image(client, reference)
     except EngineRefusedError as error:

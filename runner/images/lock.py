@@ -134,7 +134,7 @@ def _platform(base: BaseSpec) -> str:
 
 
 def _run_uv(command: list[str], image: ImageSpec, folder: Path) -> None:
-    """Run uv on pip's primary sources, and only if these have no solution also on the extra indexes. Raises RequestError."""
+    """Run uv on pip's primary sources, and only if these have no solution also on the extra indexes. Raises RequestError if neither has one."""
     # An extra index may have only some files of a version; a lock made from it would install on some Pythons only.
     sources_of_pip = pip_sources()
     extra = " ".join(filter(None, (sources_of_pip.get("extra-index-url"), image.extra_index)))

@@ -15,7 +15,7 @@ from runner.images.spec import ImageSpec
 
 
 def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
-    """Yield each generated file with its text. Raises RequestError."""
+    """Yield each generated file with its text. Raises RequestError if a template is missing or wrong."""
     folder = catalog.root / IMAGES
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder / "templates"),
@@ -55,7 +55,7 @@ def write(catalog: Catalog) -> tuple[Path, ...]:
 
 
 def check(catalog: Catalog) -> None:
-    """Compare the committed files with what would be written now. Raises DlscaleError."""
+    """Compare the committed files with what would be written now. Raises DlscaleError for the first that is missing, different or unknown."""
     expected = dict(render(catalog))
     for path, text in expected.items():
         if not path.exists():
