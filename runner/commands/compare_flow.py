@@ -26,7 +26,7 @@ _PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
 def sides(a: str, b: str) -> tuple[Side, Side]:
     """The sides before and after, each named by a run directory, a folder of runs, a glob, or any name that `find.named` understands.
 
-    RequestError: a place is missing or holds no run.
+    Raises RequestError if a side is not named, does not exist or holds no run.
     """
     if not (a.strip() and b.strip()):
         raise RequestError(
@@ -37,9 +37,9 @@ def sides(a: str, b: str) -> tuple[Side, Side]:
 
 
 def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
-    """Split the runs in a folder (default: `results/`), at any depth, into those before a day and those since: `yesterday`, `today` or a date, UTC.
+    """Split a folder's runs (default: `results/`), at any depth, by a day (`yesterday`, `today`, a date; UTC); earlier ones only of trials run since.
 
-    RequestError: `day` is not a day, one side has no run, or `more` names a second place.
+    Raises RequestError if `day` is not a day, if one side has no run, or if `more` names a second place.
     """
     if more:
         raise RequestError(f"SINCE={day} splits the runs of one place, and B={more} names another; leave B out")
@@ -87,7 +87,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
 
 
 def read_percent(text: str) -> float:
-    """Parse a share such as `3%`, in percent. RequestError: it is not a share below 100 %."""
+    """Parse a share such as `3%`, in percent. Raises RequestError if it is not a share below 100 %."""
     match = _PERCENT.match(text.strip())
     if not match or float(match[1]) >= 100:  # noqa: PLR2004 - per cent
         raise RequestError(f"FAIL_ON_REGRESSION={text} is not a share below 100%; write for example 3%")

@@ -48,7 +48,7 @@ UNUSABLE = 2  # exit code: a request for these hosts can't be met
 
 
 def examine_machine(*, as_json: bool) -> None:
-    """Print the findings to standard output, as a table or as JSON. RequestError: images/versions.yaml is wrong."""
+    """Print the findings to standard output, as a table or as JSON. Raises RequestError if images/versions.yaml is wrong."""
     _show(findings_here(), as_json=as_json)
 
 
@@ -60,7 +60,7 @@ def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
 
 
 def findings_here() -> Sequence[Finding]:
-    """Examine this machine, read-only: build, pull and change nothing. RequestError: images/versions.yaml is wrong."""
+    """Examine this machine, read-only: build, pull and change nothing. Raises RequestError if images/versions.yaml is wrong."""
     node = inspect_local()
     catalog = load_images(SUITE_ROOT)
     engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts(), *program_facts())
@@ -114,7 +114,7 @@ def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
 def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
     """Print the findings about HOSTS, as a table or as JSON, and return the exit code: 2 if a host can't be used.
 
-    `wire` is the interface, or its role, over which each pair must connect; see `connectivity.end_of`. RequestError: the list is wrong.
+    `wire` is the interface, or its role, over which each pair must connect; see `connectivity.end_of`. Raises RequestError if the list is wrong.
     """
     progress = open_console(stderr=True)
     found = findings_of(load_hosts(text), wire=wire, say=lambda words: progress.print(words, style="dim"))

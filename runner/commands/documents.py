@@ -42,7 +42,7 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 
 
 def export(command: Command, *, check: bool) -> None:
-    """Write every generated table; with `check`, only compare it with its page. DlscaleError: a page lacks its marks or is out of date."""
+    """Write every generated table; with `check`, only compare it with its page. Raises DlscaleError if a page lacks its marks or is out of date."""
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _update("results-h200.md", "wires", _wires(), check=check)
@@ -55,7 +55,7 @@ def export(command: Command, *, check: bool) -> None:
 
 
 def export_schemas(*, check: bool) -> None:
-    """Write the schemas; with `check`, only compare them. DlscaleError: a committed schema differs."""
+    """Write the schemas; with `check`, only compare them. Raises DlscaleError if a committed schema differs."""
     schemas = {"record": record_schema(), "published": published_schema(), "overhead": overhead_schema()}
     for name, current in schemas.items():
         path = RESULTS / "schema" / f"{name}.schema.json"

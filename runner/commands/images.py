@@ -255,7 +255,7 @@ def sif(
 
 
 def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
-    """The named images in the catalog's order, or all; only those of `device`, if it is given. RequestError: a name matches no image."""
+    """The named images in the catalog's order, or all; only those of `device`, if it is given. Raises RequestError if a name matches no image."""
     wanted: set[str] = set()
     for name in names or ():
         framework, _, tag = name.partition(":")

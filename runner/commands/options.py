@@ -142,7 +142,7 @@ VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # the form that
 def _expand_variables(words: Mapping[str, Any]) -> dict[str, Any]:
     """Read `GPUS=4` as `--gpus=4`, next to a model and a framework at most; arguments of a command in an image are left alone.
 
-    RequestError: there is no such option, or it is given as an option too.
+    Raises RequestError if there is no such option, or if it is given as an option too.
     """
     typed: list[str] = words.get("command") or []
     variables = [found for found in map(VARIABLE.fullmatch, typed) if found]
@@ -169,7 +169,7 @@ _REPEATABLE: Final = ("mount", "env")
 def _parse_positional(given: Mapping[str, object]) -> Mapping[str, object]:
     """Read positional arguments as names of a model or a framework if all of them are: `bench resnet50`.
 
-    RequestError: the only argument is a mistyped name, or a name contradicts its option.
+    Raises RequestError if the only argument is a mistyped name, or if a name contradicts its option.
     """
     words = cast("tuple[str, ...]", given.get("command", ()))
     named = {
@@ -284,7 +284,7 @@ def directory_parser(example: str) -> Callable[[str], Path]:
 def runs_named(
     word: str, *, example: str, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
 ) -> list[Path]:
-    """The runs that a name means, the same for every command; see `find.named`. RequestError: the name is empty, matches no run, or is ambiguous."""
+    """The runs that a name means, the same for every command; see `find.named`. Raises RequestError if it is empty, matches no run, or is ambiguous."""
     return named(str(directory_parser(example)(word)), each=each, wanted=wanted)
 
 

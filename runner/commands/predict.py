@@ -30,7 +30,7 @@ def show_prediction(
 ) -> None:
     """Predict a run, given by any of its names, from the records at a place (default: `results/`), and print it; `plot` is the path of a PNG.
 
-    RequestError: see `predicted`; or the plot can't be written.
+    Raises RequestError as `predicted` does, or if the plot can't be written.
     """
     run = read_record(runs_named(word, example="last")[0])
     on_file = read_runs(newest_first(place))

@@ -77,7 +77,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
 
 
 def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
-    """The wanted figures, by source; sources without any are dropped. RequestError: nothing matches; the sentence names the nearest names."""
+    """The wanted figures, by source; sources without any are dropped. Raises RequestError, with the nearest names, if nothing matches."""
     chosen = tuple(sources)
     if wanted.source is not None:
         _require_known("source", wanted.source, {each.id for each in chosen})

@@ -26,7 +26,7 @@ MANY: Final = 200  # records from which on their rows are cached between queries
 def query(sql: str, *, place: str | None, form: Form) -> None:
     """Print the answer to one read-only statement of DuckDB's dialect, over the records at a place (see `runs_at`) or in `results/`.
 
-    RequestError: there is no record, or the query can't be answered.
+    Raises RequestError if the place holds no run, or if the query can't be answered.
     """
     if place is not None and not place.strip():
         raise RequestError(

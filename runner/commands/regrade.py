@@ -31,7 +31,7 @@ from runner.run.grading import OnFile, grade_run
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     """Grade one run directory again: (record on file, record as its raw files give it now).
 
-    RequestError: the record or a raw file is missing or unreadable, its workload is unknown, or the record of its baseline is gone.
+    Raises RequestError if the record or a raw file is missing or unreadable, its workload is unknown, or the record of its baseline is gone.
     """
     record = read_record(directory)
     trial, workload = record.trial, None
@@ -72,7 +72,7 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
 def regrade_all(directory: Path) -> int:
     """Regrade a run directory, or all runs at any depth of a directory and their studies; write what differs and say so.
 
-    A run that can't be regraded is left unchanged, does not stop the others, and makes the exit code 2. RequestError: there is no run.
+    A run that can't be regraded is left unchanged, does not stop the others, and makes the exit code 2. Raises RequestError if there is no run.
     """
     found = list(_to_regrade(directory))
     if not found:

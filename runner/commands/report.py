@@ -86,7 +86,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
 
 
 def check_pages(directories: Sequence[Path]) -> None:
-    """Compare the committed Markdown page of each directory with what its records give now. DlscaleError names every page that differs."""
+    """Compare the committed Markdown page of each directory with what its records give now. Raises DlscaleError, which names every page that differs."""
     differing = []
     for one in directories:
         found = _collect(
@@ -119,7 +119,7 @@ class _OnFile:
 
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
-    """The runs at or below some directories, each once; warns about records that are skipped. RequestError: there is no run."""
+    """The runs at or below some directories, each once; warns about records that are skipped. Raises RequestError if there is no run."""
     every = list(dict.fromkeys(run for directory in directories for run in below(directory)))
     if len(every) > MOST:
         on_file, passed_over = _newest(every, page=page)
@@ -175,7 +175,7 @@ def _collect(
 ) -> Collected:
     """Collect everything on file for the page; with `write`, also write the reports of each folder's runs to `folder_for(folder)`.
 
-    Links are relative to `page`; `pictures` adds figures, including samples over time. RequestError: there is no run.
+    Links are relative to `page`; `pictures` adds figures, including samples over time. Raises RequestError if there is no run.
     """
     on_file = _on_file(directories, page=page)
     found = Collected(others=[(when, run) for when, _, run in on_file.others], caveat=on_file.caveat)
@@ -351,7 +351,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
 
 
 def _log_of(run: Run) -> tuple[str | None, str]:
-    """The log of a run, or the reason why there is none. RequestError: its events can't be read."""
+    """The log of a run, or the reason why there is none. Raises RequestError if its events can't be read."""
     directory, record = run
     if record.profiled:
         return None, "a pass under a profiler"

@@ -170,7 +170,7 @@ def _drop_out(words: Sequence[str]) -> Iterator[str]:
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:
-    """Print the tables of a pass, or its `profile` as JSON. RequestError: there is no pass, or its profiler never started."""
+    """Print the tables of a pass, or its `profile` as JSON. Raises RequestError if there is no pass, or if its profiler never started."""
     path, record = find_pass(directory)
     if record.profile is None:
         reasons = "; ".join(record.validity.reasons) or "no rank said so"
@@ -193,7 +193,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
 
 
 def find_pass(directory: Path) -> tuple[Path, RunRecord]:
-    """The pass in a run directory, or the newest pass at or below a directory. RequestError: there is none; the sentence says how to make one."""
+    """The pass in a run directory, or the newest pass at or below a directory. Raises RequestError, which says how to make one, if there is none."""
     from runner.results.store import RECORD, folders_under, read_record, run_directories
 
     if (directory / RECORD).is_file():

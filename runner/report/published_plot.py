@@ -78,7 +78,7 @@ def curves_png(found: Sequence[Curve], *, title: str) -> bytes:
 
 
 def save(path: Path, made: bytes | None) -> None:
-    """Write a picture to the file given by --plot, and say so. RequestError: it can't be written."""
+    """Write a picture to the file given by --plot, and say so. Raises RequestError if it can't be written."""
     try:
         path.write_bytes(made or b"")
     except OSError as error:

@@ -266,7 +266,7 @@ def to_csv(figure: Figure) -> str:
 
 
 FEW_POINTS: Final = 8  # points of a curve that are listed one by one
-FEW_BARS: Final = 16  # bars that are, because a name cannot be inferred from its neighbours
+FEW_BARS: Final = 16  # bars that are listed one by one: a name cannot be inferred from its neighbours
 
 
 def prose(figure: Figure) -> str:
