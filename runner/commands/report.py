@@ -175,7 +175,7 @@ def _collect(
 ) -> Collected:
     """Collect everything on file for the page; with `write`, also write the reports of each folder's runs to `folder_for(folder)`.
 
-    Links are relative to `page`; `pictures` adds figures, including samples over time. Raises RequestError if there is no run.
+    Links are relative to `page`; `pictures` adds the curves of telemetry over time. Raises RequestError if there is no run.
     """
     on_file = _on_file(directories, page=page)
     found = Collected(others=[(when, run) for when, _, run in on_file.others], caveat=on_file.caveat)

@@ -144,7 +144,7 @@ def _distinct_differences(pairs: Sequence[Pair]) -> set[tuple[Difference, ...]]:
 
 
 def _pair_notes(pair: Pair, *, same_in_all: bool) -> Iterator[str]:
-    """Notes below a pair's figures: why a side is degraded and, unless it is the `same_in_all` pairs, what else differs."""
+    """Notes below a pair's figures: why a side is degraded and, unless all pairs differ in the same (`same_in_all`), what else differs."""
     for name, doubts in _doubts(pair):
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         yield f"degraded in {name}: {doubts[0]}{more}"

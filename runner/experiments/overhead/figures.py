@@ -234,7 +234,7 @@ def _side(command: Command, runs: Mapping[str, RunOnFile]) -> SideFigures:
 
 
 def program_s(events: Sequence[Event]) -> float:
-    """Return the seconds from the start of the program's process to its last event, by its own clock."""
+    """Return the seconds from the start of the program's process to its last `RunStop`, by its own clock."""
     starts = [event.t - event.seconds for event in events if isinstance(event, Phase) and event.name == "import"]
     stops = [event.t for event in events if isinstance(event, RunStop)]
     return max(stops) - min(starts)

@@ -76,7 +76,7 @@ CHAPTERS: Final = {
 }
 """By anchor: the title, what the chapter shows, and the command that measures it."""
 _COMPLETE_CHAPTERS: Final = frozenset({"studies", "overheads"})
-"""Chapters made from other files than records; these are always complete."""
+"""Chapters made from other files than records; of each folder with a drawn run, they show all."""
 
 
 @dataclass
