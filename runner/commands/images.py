@@ -276,7 +276,12 @@ def _to_build(names: list[str] | None, device: str | None) -> tuple[ImageSpec, .
         "cpu" if not any(":" in name for name in names or ()) else None
     )
     catalog = load_images(SUITE_ROOT)
-    return tuple(image for image in select(catalog, names, chosen) if names or image in catalog.newest)
+    found = tuple(image for image in select(catalog, names, chosen) if names or image in catalog.newest)
+    if not found:
+        raise RequestError(
+            f"none of {', '.join(names or ())} is for DEVICE={chosen}; leave out DEVICE, or name another version"
+        )
+    return found
 
 
 def _print(text: str) -> None:

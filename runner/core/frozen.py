@@ -114,12 +114,16 @@ def _int64(word: str) -> int:
     raise ValueError(f"it holds {shorten(word)}, which is not a finite 64-bit number")
 
 
+def _fits(text: str) -> bool:
+    return -_INT64_LIMIT <= int(text.partition(".")[0].replace("_", "")) < _INT64_LIMIT
+
+
 def _sanitized(value: Any) -> Any:
     """Strip terminal control sequences from every text in a JSON value."""
     if isinstance(value, str):
         if not is_utf8(value):
             raise ValueError("a text in it is not UTF-8")
-        if _HUGE_INTEGER.fullmatch(value):
+        if _HUGE_INTEGER.fullmatch(value) and not _fits(value):
             raise ValueError(f"it holds {shorten(value)}, which is not a finite 64-bit number")
         return printable(value)
     if isinstance(value, list):

@@ -268,7 +268,7 @@ def _with_cuda(text: str, catalog: Catalog, cuda: str) -> str:
         )
     lines = text.splitlines(keepends=True)
     listed = [(number, found[1]) for number, line in enumerate(lines) if (found := _CUDA_LINE.match(line))]
-    after = max(number for number, release in listed if _number(release) < _number(cuda))
+    after = max((number for number, release in listed if _number(release) < _number(cuda)), default=listed[0][0] - 1)
     lines.insert(after + 1, f'  "{cuda}": {{minimum_driver: {drivers.pop()}}}\n')
     return "".join(lines)
 

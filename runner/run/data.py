@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from runner.core.cache import cache_dir
+from runner.core.cache import alone, cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.dataset import PACKED_FOR
 from runner.core.errors import RequestError, RunFailedError
@@ -77,8 +77,25 @@ def pack(
     `image_size` is the height and width in pixels for training. Raises RunFailedError if the packer fails.
     """
     target = packed_path(data, cache_dir(), framework=framework, image_size=image_size)
-    if target.exists():
-        return target
+    target.parent.parent.mkdir(parents=True, exist_ok=True)
+    lock = target.parent.with_name(f"{target.parent.name}.lock")
+    with alone(lock, waiting=lambda: say("waiting for another run that packs the same data")):
+        if not target.exists():
+            _pack_into(target, data, framework, engine, image, image_size=image_size, cpus=cpus, say=say)
+    return target
+
+
+def _pack_into(
+    target: Path,
+    data: Dataset,
+    framework: str,
+    engine: Engine,
+    image: str,
+    *,
+    image_size: int,
+    cpus: tuple[int, ...],
+    say: Callable[[str], None],
+) -> None:
     draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     out = engine.place(draft)
@@ -107,4 +124,3 @@ def pack(
         draft.replace(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return target

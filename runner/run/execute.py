@@ -271,7 +271,7 @@ def _follow(
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
     """Run a container of a preparatory step until it exits, and pass every line that it writes to `say`.
 
-    Raises RunFailedError if it does not start, or, with its last lines, if it does not exit 0; EngineError if its exit code is lost.
+    Raises RunFailedError if it does not start, if its exit code is lost, or, with its last lines, if it does not exit 0.
     """
     try:
         container = engine.start(spec)
@@ -284,6 +284,8 @@ def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) ->
                 tail.append(line.text[:TAIL_LENGTH])
                 say(line.text)
         code = container.wait()
+    except EngineError as error:
+        raise RunFailedError(f"{engine.name} no longer answers for {spec.name}: {error}") from error
     finally:
         container.stop()
         container.remove()

@@ -193,7 +193,7 @@ class ParameterServers(Alone):
     def share(self, variables):
         if not variables:
             return
-        if not hasattr(self, "gathered"):
+        if not hasattr(self, "shared_values"):
             self.shared_values = self.servers[0].shared("gathered", [variable.shape for variable in variables])
         if self.rank == 0:
             self.shared_values.send([variable.numpy() for variable in variables])

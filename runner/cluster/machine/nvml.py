@@ -77,9 +77,8 @@ class NvmlAnswers(Frozen):
 
     @property
     def cuda_driver(self) -> str | None:
-        """The newest CUDA version that the driver supports, "13.0"; None if no driver answers."""
-        cuda = self.cuda or 0
-        return None if self.error is not None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+        """The newest CUDA version that the driver supports, "13.0"; None if the driver does not tell."""
+        return f"{self.cuda // 1000}.{self.cuda % 1000 // 10}" if self.cuda and self.error is None else None
 
 
 class GpuHealth(Frozen):
