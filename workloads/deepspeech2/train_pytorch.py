@@ -25,7 +25,7 @@ from with_pytorch.training import Training, run
 
 
 class Recognizer(Training):
-    """One rank's network and utterances; every step has other lengths."""
+    """One rank's network and utterances, whose lengths change from step to step."""
 
     offered = frozenset({"fused-optimizer", "one-message", "bf16-gradients"})
 

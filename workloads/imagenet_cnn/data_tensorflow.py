@@ -93,7 +93,7 @@ def central_images(args, images):
 
 
 class Validation:
-    """A process' share of the validation images, once per call, not augmented."""
+    """A process' share of the validation images, each once per call of `batches`, not augmented."""
 
     def __init__(self, args, ranks, *, images):
         own = share(images, rank=ranks.rank, world_size=ranks.world_size // args.devices)

@@ -1,8 +1,8 @@
 """Real images for the PyTorch programs: JPEGs from a folder of class folders.
 
 They are decoded and augmented as for ImageNet training (random resized crop, flip) by Pillow in worker processes, travel to
-the device as bytes, and are normalized there. In training, the next image replaces one that does not decode, whose name is reported at the
-end. Validation uses central crops and skips images that do not decode.
+the device as bytes, and are normalized there. In training, the next image replaces an image that does not decode; validation uses
+central crops and skips such images. Their names are reported at the end.
 """
 
 import math

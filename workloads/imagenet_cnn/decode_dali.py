@@ -4,7 +4,7 @@
     DALI                decodes a batch, with the GPU's JPEG engines if it has any, then crops, resizes, flips and normalizes it
     the training        takes a finished batch; its stream waits for DALI's, the host does not
 
-A worker decodes a truncated file with Pillow, because a GPU would fill the missing part with grey. A file that DALI refuses ends its
+A worker checks a truncated file with Pillow first, because a GPU would fill the missing part with grey. A file that DALI refuses ends its
 pipeline: if Pillow refuses it too, its name is reported at the end, the next image of the batch replaces it, and a new pipeline takes over.
 Pixels differ from Pillow's by rounding.
 """
@@ -54,7 +54,7 @@ class EncodedBatch:
         return self.jpegs, list(first), list(last), [np.int32(crop.flip) for crop in self.crops]
 
     def with_replacements(self, bad):
-        """Replace each image at a place in `bad` with the next good one of the batch, or with the first if none follows."""
+        """Replace each image at a place in `bad` with the next good one of the batch, or with the first good one if none follows."""
         good = [place for place in range(len(self.names)) if place not in bad]
         if not good:
             raise RuntimeError(f"none of the {len(self.names)} images of a batch decodes")

@@ -1,4 +1,4 @@
-"""Writes the published 32×32 ImageNet as class folders of JPEGs, which all training programs read.
+"""Writes the published 32×32 ImageNet as class folders of JPEGs, the layout that the programs and the packers read.
 
     python3 import_imagenet32.py FOLDER OUT
 

@@ -20,7 +20,7 @@ Each framework's `models_*` builds its layers from the output of `layers(name, i
 
 Kernels and paddings of two numbers are (height, width). Layers match torchvision's, and so do the parameters and FLOPs that
 everybody quotes. These networks have no auxiliary classifiers: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification
-examples) train without them. Three networks reproduce studies of 2016, with any auxiliary classifiers, loss and update. Fully-connected
+examples) train without them. Three more networks are those of studies of 2016, with their auxiliary classifiers, loss and update. Fully-connected
 layers read the whole final map, as in the papers, instead of one pooled to a fixed size, so AlexNet and VGG
 have more weights above 224 pixels.
 

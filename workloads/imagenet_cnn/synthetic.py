@@ -1,4 +1,4 @@
-"""The synthetic data set, the same in every framework: sample number i depends only on the seed and i.
+"""The synthetic data set, the same in every framework except Caffe's training: sample number i depends only on the seed and i.
 
 Images are standard normal noise, labels uniform. Each rank takes its own stretch of the global batch, so that one device with a batch
 of 2b and two devices with b each train on the same samples.

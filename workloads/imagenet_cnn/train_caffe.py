@@ -64,7 +64,7 @@ def check(args):
 
 
 def check_version(args, version):
-    """Refuse options that this of the two Caffes lacks."""
+    """Refuse options that the installed Caffe (1.0 or NVCaffe) lacks."""
     nvidia = is_nvidia(version)
     if args.precision == "fp16" and not nvidia:
         refuse(f"--precision=fp16 needs NVCaffe, this is Caffe {version}; ask for fp32")
@@ -148,7 +148,7 @@ def watch(process, args, events):
 
 
 def has_room(net, directory):
-    """Whether a snapshot fits on the disk: the weights, and the solver's state of the same size."""
+    """Whether a snapshot fits on the disk: the weights, the solver's state of the same size, and as much again to spare."""
     return shutil.disk_usage(str(directory)).free > 3 * 4 * (net.parameters + net.frozen)
 
 

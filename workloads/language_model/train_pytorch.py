@@ -28,7 +28,7 @@ from flags import BETAS, SIZES, check, parser
 from loop import Batches
 from with_pytorch.training import Training, run
 
-EVALUATED = 4  # sequences of the shared loss
+EVALUATED = 4  # sequences of the shared loss, at most
 
 
 class DeviceBatches:
@@ -142,7 +142,7 @@ class LanguageModel(Training):
         return self.shared(self.args.batch)
 
     def shared_loss(self):
-        """Compute the loss of few sequences: uncompiled, a network has fp32 scores of all words, which may not fit next to a training batch."""
+        """The loss of at most EVALUATED sequences: uncompiled, a network has fp32 scores of all words, which may not fit next to a training batch."""
         return self.loss_of(self.net, self.shared(min(self.args.batch, EVALUATED)))
 
     def shared(self, count):

@@ -1,7 +1,7 @@
 """Input of an iteration of the WGAN, for the TensorFlow program: (real images, latents, mixes) on each device.
 
-Real images are (n_critic, batch, size, size, 3) in fp32 between -1 and 1, random ones that stay on the device, or (n_critic batch, size, size, 3)
-bytes of JPEGs from a folder of class folders, whose central square is scaled to size, as in the authors' program.
+Real images are random, (n_critic, batch, size, size, 3) in fp32 between -1 and 1, and stay on the device; or they are the central squares of
+JPEGs from a folder of class folders, scaled to (n_critic x batch, size, size, 3) bytes, as in the authors' program.
 Latents and mixes hold all draws, (DRAWS, batch, 1, 1, their size) and (DRAWS, batch, 1, 1, 1), which stay on the device; an
 iteration takes its own draws from them.
 """

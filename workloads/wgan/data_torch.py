@@ -1,8 +1,8 @@
 """Real images for the PyTorch program of the WGAN: random ones that stay on the device, or JPEGs from a folder of class folders.
 
 Pillow scales JPEGs so that the shorter side fits and crops their centre, as in the authors' program, in worker processes; they
-travel as bytes and are mapped to -1 to 1, the range of the generator's images, on the device. The next image replaces one that does not
-decode, whose name is reported at the end.
+travel as bytes and are mapped to -1 to 1, the range of the generator's images, on the device. The next image replaces an image that does not
+decode; the name of the latter is reported at the end.
 """
 
 import itertools
