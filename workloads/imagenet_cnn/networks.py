@@ -38,7 +38,7 @@ https://arxiv.org/abs/2012.12877; neither has dropout
 from functools import partial
 
 # The published networks shrink an image 32-fold, 4-fold before their first block, which leaves nothing of a 32x32 image. Below this many
-# pixels, the stem keeps its channels but not that 4-fold reduction: its convolution becomes 3x3 with stride 1, and the pooling right after it
+# pixels, the stem keeps its channels but not that 4-fold reduction: its convolution becomes 3x3 with stride 1, and a pooling that is part of it
 # is dropped, as He et al. do for CIFAR-10 (https://arxiv.org/abs/1512.03385, section 4.2). VGG and LeNet have no such stem. Inception-v3 with
 # its published stem needs 75 pixels, AlexNet 63; the next size in use is above both. A transformer's patches then have 4 pixels, not 16.
 SMALL_BELOW = 96
