@@ -48,6 +48,7 @@ _SUSPECT: Final = (b" " + b"0" * 19, b"~", b"Cc", b"Ss")
 # A text that pydantic may parse as an integer beyond 64 bits; some of these fit.
 _HUGE_INTEGER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
 _INT64_LIMIT: Final = 2**63
+_INT64_LENGTH: Final = len(str(-_INT64_LIMIT))
 _Value = TypeVar("_Value")
 _Made = TypeVar("_Made")
 
@@ -114,8 +115,11 @@ def _int64(word: str) -> int:
     raise ValueError(f"it holds {shorten(word)}, which is not a finite 64-bit number")
 
 
-def _fits(text: str) -> bool:
-    return -_INT64_LIMIT <= int(text.partition(".")[0].replace("_", "")) < _INT64_LIMIT
+def _is_beyond_64_bits(text: str) -> bool:
+    number = text.strip().partition(".")[0].replace("_", "")
+    if not number.lstrip("+-").isdigit():  # a line of underscores
+        return False
+    return len(number) > _INT64_LENGTH or not -_INT64_LIMIT <= int(number) < _INT64_LIMIT
 
 
 def _sanitized(value: Any) -> Any:
@@ -123,7 +127,7 @@ def _sanitized(value: Any) -> Any:
     if isinstance(value, str):
         if not is_utf8(value):
             raise ValueError("a text in it is not UTF-8")
-        if _HUGE_INTEGER.fullmatch(value) and not _fits(value):
+        if _HUGE_INTEGER.fullmatch(value) and _is_beyond_64_bits(value):
             raise ValueError(f"it holds {shorten(value)}, which is not a finite 64-bit number")
         return printable(value)
     if isinstance(value, list):

@@ -14,7 +14,7 @@ import pytest
 from wheels import make_index, make_wheel
 
 from runner.core.errors import RequestError
-from runner.images.add import _with_entry, add, record_size
+from runner.images.add import _with_cuda, _with_entry, add, record_size
 from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.render import check
@@ -184,3 +184,17 @@ def test_a_failed_addition_leaves_nothing(root, framework, version, asked, says)
     with pytest.raises(RequestError, match=says):
         added(root, version, framework, **asked)
     assert sorted(path.read_bytes() for path in (root / "images").rglob("*") if path.is_file()) == before
+
+
+def test_a_cuda_release_older_than_all_listed_comes_before_them(root):
+    """It ended in a traceback."""
+    text = (root / "images" / "versions.yaml").read_text("utf-8")
+    catalog = load_images(root)
+    oldest = min(
+        (image.cuda for image in catalog.images if image.cuda), key=lambda cuda: tuple(map(int, cuda.split(".")))
+    )
+    older = f"{oldest.split('.')[0]}.0"
+    lines = _with_cuda(text, catalog, older).splitlines()
+    assert lines.index(next(line for line in lines if line.startswith(f'  "{older}":'))) < lines.index(
+        next(line for line in lines if line.startswith(f'  "{oldest}":'))
+    )

@@ -14,6 +14,7 @@ import examples
 import pytest
 from docker.errors import ImageNotFound
 
+from runner.commands.images import _to_build as images_to_build
 from runner.commands.images import select
 from runner.core.cache import alone
 from runner.core.errors import RequestError
@@ -228,6 +229,13 @@ def test_a_missing_archive_or_image_is_reported_in_one_sentence(tmp_path):
 )
 def test_names_select_images(names, device, expected):
     assert [image.tag for image in select(CATALOG, names, device)] == expected
+
+
+def test_a_version_for_another_device_is_refused():
+    """It built nothing, and exited with 0."""
+    with pytest.raises(RequestError, match="none of mxnet:1.9.1-cu112 is for DEVICE=cpu"):
+        images_to_build(["mxnet:1.9.1-cu112"], "cpu")
+    assert [image.tag for image in images_to_build(["mxnet:1.9.1-cu112"], None)] == ["1.9.1-cu112"]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,21 @@
 """Prevents: a traceback, or minutes of packing before an error, if `dlscale data` cannot make or write what was requested."""
 
 import ast
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import examples
+import planned
 import pytest
 from commands import to_its_end
 
 from runner.commands import data as commands_data
 from runner.core import dataset
 from runner.core.errors import RunFailedError
+from runner.engines.local import LocalEngine
 from runner.engines.process import CommandError
+from runner.plan.discovery import WORKLOADS
 from runner.run import data
 
 
@@ -68,6 +74,29 @@ def test_a_failed_program_is_reported_by_its_last_line(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "follow", full)
     with pytest.raises(RunFailedError, match=r"^no sample was made in .*: OSError: .* No space left on device$"):
         data.make_sample(tmp_path / "new", images=11, seed=1, report=print)
+
+
+def test_a_second_run_waits_for_the_first_to_pack_the_same_data(tmp_path, monkeypatch):
+    """The second failed once the first had put its files where both were to go."""
+    second_waits = threading.Event()
+    packed = []
+
+    def run_tool(engine, spec, say):
+        assert second_waits.wait(30)
+        packed.append(spec.name)
+        (tmp_path / "made").rename(Path(spec.mounts[-1].source) / "images.rec")
+
+    monkeypatch.setattr(data, "run_tool", run_tool)
+    monkeypatch.setattr(data, "cache_dir", lambda: tmp_path)
+    (tmp_path / "made").write_text("records")
+    what = {"image": "", "image_size": 32, "cpus": (), "say": lambda text: second_waits.set()}
+    with ThreadPoolExecutor(2) as both:
+        packs = [
+            both.submit(data.pack, planned.dataset(), "mxnet", LocalEngine(None, WORKLOADS), **what) for _ in range(2)
+        ]
+        (path,) = {one.result() for one in packs}
+    assert len(packed) == 1
+    assert path.read_text() == "records"
 
 
 def test_the_command_line_knows_the_number_of_photographs_and_the_packed_formats():

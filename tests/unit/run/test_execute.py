@@ -27,7 +27,7 @@ from runner.core.interrupts import Stopped, held
 from runner.engines.base import EngineError, NodeGoneError
 from runner.engines.local import LocalEngine
 from runner.run import container_group
-from runner.run.execute import MAX_BUFFERED, Limits, LineAssembler, execute
+from runner.run.execute import MAX_BUFFERED, Limits, LineAssembler, execute, run_tool
 
 ROOT = Path(__file__).parents[3]
 WORKLOADS = ROOT / "workloads"
@@ -224,6 +224,12 @@ class Gone(LocalEngine):
 
         container.wait = wait
         return container
+
+
+def test_a_tool_whose_engine_vanishes_fails_in_one_sentence():
+    """It was a traceback: an engine's error is none that the command line knows."""
+    with pytest.raises(RunFailedError, match="venv no longer answers for w0: Connection refused"):
+        run_tool(Gone(None, WORKLOADS), spec("pass"), print)
 
 
 def test_a_container_that_does_not_start_ends_the_started_ones(sleep):
