@@ -157,7 +157,12 @@ def _expand_variables(words: Mapping[str, Any]) -> dict[str, Any]:
         if words[option]:
             raise RequestError(f"{name}={text} and {_dashed(option)} are both given; leave one of them out")
         is_switch = isinstance(words[option], bool)
-        expanded[option] = text.lower() not in _FALSE_WORDS if is_switch else [text] if option in _REPEATABLE else text
+        if option in _REPEATABLE:
+            expanded[option] = [*(expanded[option] or ()), text]
+        elif expanded[option]:
+            raise RequestError(f"{name} is given twice; leave one of them out")
+        else:
+            expanded[option] = text.lower() not in _FALSE_WORDS if is_switch else text
         complain([f"{name}={text} is taken as {_dashed(option)}{'' if is_switch else f'={text}'}"])
     return expanded
 

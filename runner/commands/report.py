@@ -180,7 +180,9 @@ def _collect(
     on_file = _on_file(directories, page=page)
     found = Collected(others=[(when, run) for when, _, run in on_file.others], caveat=on_file.caveat)
     partly_drawn = {folder for _, folder, _ in on_file.others}
-    for folder, runs in on_file.folders.items():
+    # A folder of older runs only may still hold studies and measurements of overhead.
+    folders = {**on_file.folders, **{folder: [] for folder in sorted(partly_drawn - on_file.folders.keys())}}
+    for folder, runs in folders.items():
         place = folder_for(folder)
         if write:
             check_writable(place)

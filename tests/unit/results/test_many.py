@@ -227,3 +227,15 @@ def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
     monkeypatch.setattr(reports, "MOST", 500)
     report([place], out=None)
     assert list(place.rglob("ablation-*.md"))
+
+
+def test_a_page_of_too_many_matrices_has_the_studies_of_all_folders(tmp_path, monkeypatch):
+    """Studies and overheads of a folder whose runs are all among the older ones were missing, without a word."""
+    place = tmp_path / "results"
+    folders = {run.parent for run in many.leave_many(place, 30)}
+    searched = []
+    monkeypatch.setattr(reports, "MOST", 1)
+    monkeypatch.setattr(reports, "_draw_experiments", lambda folder, *_, **_how: searched.append(folder))
+    report([place], out=None)
+    assert len(folders) > 1
+    assert set(searched) == folders

@@ -332,6 +332,7 @@ def test_a_bare_model_name_is_accepted_with_a_notice(asked, words, model, framew
         (["resnet50", "--model=lenet"], "resnet50 and --model=lenet are both given; leave one of them out"),
         (["WORKER=2"], "unknown variable 'WORKER'; did you mean WORKERS?"),
         (["WORKERS=2", "--workers=1"], "WORKERS=2 and --workers are both given; leave one of them out"),
+        (["WORKERS=2", "WORKERS=1"], "WORKERS is given twice; leave one of them out"),
         (["env", "A=1", "python3", "x.py"], "'env A=1 python3 x.py' is a command without an image to run it in"),
         (["resnet50", "train.py"], "'resnet50 train.py' is a command without an image to run it in"),
         (["--json", "--dry-run"], "--dry-run prints command lines, and --json the figures of runs"),
