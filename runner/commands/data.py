@@ -32,7 +32,7 @@ def sample(
     directory: Annotated[
         Path,
         directory_argument(
-            "where to write; must not exist yet",
+            "where to write; new or empty",
             example="OUT=/tmp/sample with make, or dlscale data sample /tmp/sample",
         ),
     ],
@@ -68,7 +68,7 @@ def import_(
             "folder with the files", example="dlscale data import imagenet32 /data/npz --out=/data/imagenet32"
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="where to write; must not exist yet")],
+    out: Annotated[Path, typer.Option("--out", help="where to write; new or empty")],
 ) -> None:
     """Write a published data set as class folders with JPEGs: OUT/train and OUT/val."""
     if what not in IMPORTED:
