@@ -46,8 +46,9 @@ def export(command: Command, *, check: bool) -> None:
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _update("results-h200.md", "wires", _wires(), check=check)
-    _update("results-h200.md", "repeated", _repeated(), check=check)
-    _update("results-h200.md", "fastest", _fastest(), check=check)
+    gpus = _cells_of_gpus()
+    _update("results-h200.md", "repeated", _repeated(gpus), check=check)
+    _update("results-h200.md", "fastest", _fastest(gpus), check=check)
     studies = [load_study(name)[0] for name in study_names()]
     _update("studies.md", "coverage", _table(coverage.COLUMNS, coverage.rows(studies)), check=check)
     variables = make_variables((SUITE_ROOT / "Makefile").read_text("utf-8"))
@@ -105,9 +106,9 @@ def _cells_of_gpus() -> list[Cell]:
     ]
 
 
-def _repeated() -> str:
+def _repeated(every: Sequence[Cell]) -> str:
     """Every valid cell of GPUs with enough runs for an interval, by network and number of GPUs, then the fastest first."""
-    found = [cell for cell in _cells_of_gpus() if len(cell.runs) >= FEWEST_RUNS and cell.row.status == "valid"]
+    found = [cell for cell in every if len(cell.runs) >= FEWEST_RUNS and cell.row.status == "valid"]
     columns: dict[str, Callable[[Cell], str]] = {
         "network": lambda cell: overview.network(cell.record),
         "devices": lambda cell: lines.devices(cell.record),
@@ -121,8 +122,8 @@ def _repeated() -> str:
     return _table(tuple(columns), ([escaped(text(cell)) for text in columns.values()] for cell in ordered))
 
 
-def _fastest() -> str:
-    table = overview.fastest(_cells_of_gpus())
+def _fastest(every: Sequence[Cell]) -> str:
+    table = overview.fastest(every)
     chosen = [table.columns.index(name) for name in FASTEST]
     rows = _table(FASTEST, ([escaped(row[at]) for at in chosen] for row in table.rows))
     return f"{rows}\n\n{escaped(table.legend)}"

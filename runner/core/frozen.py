@@ -110,16 +110,20 @@ def _finite(word: str) -> float:
 
 
 def _int64(word: str) -> int:
-    if -_INT64_LIMIT <= (found := int(word)) < _INT64_LIMIT:
+    if _fits_64_bits(found := int(word)):
         return found
     raise ValueError(f"it holds {shorten(word)}, which is not a finite 64-bit number")
+
+
+def _fits_64_bits(number: int) -> bool:
+    return -_INT64_LIMIT <= number < _INT64_LIMIT
 
 
 def _is_beyond_64_bits(text: str) -> bool:
     number = text.strip().partition(".")[0].replace("_", "")
     if not number.lstrip("+-").isdigit():  # a line of underscores
         return False
-    return len(number) > _INT64_LENGTH or not -_INT64_LIMIT <= int(number) < _INT64_LIMIT
+    return len(number) > _INT64_LENGTH or not _fits_64_bits(int(number))
 
 
 def _sanitized(value: Any) -> Any:

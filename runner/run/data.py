@@ -77,50 +77,39 @@ def pack(
     `image_size` is the height and width in pixels for training. Raises RunFailedError if the packer fails.
     """
     target = packed_path(data, cache_dir(), framework=framework, image_size=image_size)
+    if target.exists():
+        return target
     target.parent.parent.mkdir(parents=True, exist_ok=True)
     lock = target.parent.with_name(f"{target.parent.name}.lock")
     with alone(lock, waiting=lambda: say("waiting for another run that packs the same data")):
-        if not target.exists():
-            _pack_into(target, data, framework, engine, image, image_size=image_size, cpus=cpus, say=say)
+        if target.exists():  # packed by another run meanwhile
+            return target
+        draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
+        draft.mkdir(parents=True)
+        out = engine.place(draft)
+        site, form = engine.site(Path(data.path)), PACKED_FOR[framework]
+        run_id = f"pack-{data.digest[:8]}-{os.getpid()}"
+        spec = ContainerSpec(
+            name=f"dlscale-{run_id}",
+            node="here",
+            role="tool",
+            image=image,
+            argv=(
+                *(site.python, f"{site.workloads}/lease.py"),
+                *(site.python, f"{site.workloads}/{form.program}", site.data or data.path, f"{out}/{target.name}"),
+                *((f"--image-size={image_size}",) if form.sized else ()),
+            ),
+            env={"HOME": HOME, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            # The packer may write to the new directory only.
+            mounts=(*engine.mounts(Path(data.path)), Mount(source=str(draft), target=out, read_only=False)),
+            cpus=cpus,
+            user=engine.user(),
+            labels={LABEL_RUN: run_id, LABEL_ROLE: "tool"},
+        )
+        try:
+            give(draft, spec.user)
+            run_tool(engine, spec, say)
+            draft.replace(target.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
     return target
-
-
-def _pack_into(
-    target: Path,
-    data: Dataset,
-    framework: str,
-    engine: Engine,
-    image: str,
-    *,
-    image_size: int,
-    cpus: tuple[int, ...],
-    say: Callable[[str], None],
-) -> None:
-    draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
-    draft.mkdir(parents=True)
-    out = engine.place(draft)
-    site, form = engine.site(Path(data.path)), PACKED_FOR[framework]
-    run_id = f"pack-{data.digest[:8]}-{os.getpid()}"
-    spec = ContainerSpec(
-        name=f"dlscale-{run_id}",
-        node="here",
-        role="tool",
-        image=image,
-        argv=(
-            *(site.python, f"{site.workloads}/lease.py"),
-            *(site.python, f"{site.workloads}/{form.program}", site.data or data.path, f"{out}/{target.name}"),
-            *((f"--image-size={image_size}",) if form.sized else ()),
-        ),
-        env={"HOME": HOME, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-        # The packer may write to the new directory only.
-        mounts=(*engine.mounts(Path(data.path)), Mount(source=str(draft), target=out, read_only=False)),
-        cpus=cpus,
-        user=engine.user(),
-        labels={LABEL_RUN: run_id, LABEL_ROLE: "tool"},
-    )
-    try:
-        give(draft, spec.user)
-        run_tool(engine, spec, say)
-        draft.replace(target.parent)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

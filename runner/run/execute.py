@@ -11,7 +11,8 @@ import queue
 import re
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +28,7 @@ from runner.core.trial import AnyTrial, Trial
 from runner.engines.base import CUT, Engine, EngineError, Line
 from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
-from runner.run.dialects.base import Reader
+from runner.run.dialects.base import DialectError, Reader
 
 # How long a run may stay silent. TorchInductor takes three minutes on 16 cores to compile a network of 50 layers and time its kernels.
 INACTIVITY_S: Final = 600.0
@@ -106,6 +107,15 @@ class LineAssembler:
         return rest
 
 
+@contextmanager
+def _ends_the_run() -> Iterator[None]:
+    """Turn output that breaks the contract, or that a dialect can't use, into the failure of its run."""
+    try:
+        yield
+    except (DialectError, EventError) as error:
+        raise Stop("failed", str(error)) from error
+
+
 @dataclass
 class Output:
     """Routes the containers' output: events to the record and to `watch`, all other lines to the log and to a dialect's reader."""
@@ -118,12 +128,13 @@ class Output:
     cut: set[str] = field(default_factory=set)
 
     def line(self, name: str, line: Line, *, received: float) -> None:
-        """Process one physical line, and ignore signs of life. Raises Stop if an event in it breaks the contract, DialectError as readers do."""
+        """Process one physical line, and ignore signs of life. Raises Stop if an event in it breaks the contract, or its reader refuses it."""
         if line.whole:
             if line.text.endswith(CUT):
                 self.cut.add(name)
-            for text in self.assemblers[name, line.stream].feed(line.text):
-                self._route(name, line.stream, text, received=received)
+            with _ends_the_run():
+                for text in self.assemblers[name, line.stream].feed(line.text):
+                    self._route(name, line.stream, text, received=received)
 
     def flush(self, name: str) -> None:
         """Log the last, unterminated lines of a container that has exited."""
@@ -133,10 +144,7 @@ class Output:
                 self.group.add_to_tail(name, text)
 
     def _route(self, name: str, stream: str, text: str, *, received: float) -> None:
-        try:
-            event = parse_line(text, received=received, container=name) if stream == "stdout" else None
-        except EventError as error:
-            raise Stop("failed", str(error)) from error
+        event = parse_line(text, received=received, container=name) if stream == "stdout" else None
         if isinstance(event, Rows):
             self.writer.rows(event)
         elif event is not None:
@@ -149,10 +157,11 @@ class Output:
                     self._event(event)
 
     def close_reader(self, name: str, *, received: float) -> None:
-        """Close a container's reader after a clean exit. Raises DialectError if its log lacks a value that the figures need."""
+        """Close a container's reader after a clean exit. Raises Stop if its log lacks a value that the figures need."""
         if reader := self.readers.get(name):
-            for event in reader.close(received=received):
-                self._event(event)
+            with _ends_the_run():
+                for event in reader.close(received=received):
+                    self._event(event)
 
     def _event(self, event: Event) -> None:
         self.group.last_events[event.container][event.rank] = event.event

@@ -41,7 +41,6 @@ from runner.results.find import Run
 from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, read_record, write_report
 from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
-from runner.run.dialects.base import DialectError
 from runner.run.execute import Output
 from runner.run.grading import OnFile, record_of
 from runner.run.trial_runner import readers, run_name, with_length
@@ -360,8 +359,6 @@ def _replay(run: Path, containers: Sequence[_Container], writer: RunWriter) -> t
                 output.close_reader(name, received=parse_time(end.finished_at))
     except Stop as stop:
         status, reason = stop.status, stop.reason
-    except DialectError as error:
-        status, reason = "failed", str(error)
     started = min((parse_time(end.started_at) for end in known.values()), default=lines[0][0] if lines else 0.0)
     finished = max((parse_time(end.finished_at) for end in known.values()), default=lines[-1][0] if lines else started)
     return tuple(events), Outcome(

@@ -27,7 +27,8 @@ from runner.core.interrupts import Stopped, held
 from runner.engines.base import EngineError, NodeGoneError
 from runner.engines.local import LocalEngine
 from runner.run import container_group
-from runner.run.execute import MAX_BUFFERED, Limits, LineAssembler, execute, run_tool
+from runner.run.dialects.base import DialectError
+from runner.run.execute import MAX_BUFFERED, Limits, LineAssembler, Output, execute, run_tool
 
 ROOT = Path(__file__).parents[3]
 WORKLOADS = ROOT / "workloads"
@@ -224,6 +225,25 @@ class Gone(LocalEngine):
 
         container.wait = wait
         return container
+
+
+class Unreadable:
+    """A reader of a dialect whose log lacks what the figures need."""
+
+    def feed(self, text, *, received):
+        return ()
+
+    def close(self, *, received):
+        raise DialectError("the log has no times")
+
+
+def test_a_log_that_its_dialect_cannot_use_fails_the_run_and_nothing_else():
+    """It ended the collection of all runs of pods, which has no other net below it."""
+    group = container_group.ContainerGroup({"w0": "here"})
+    output = Output(group, writer=None, watch=lambda event: None, readers={"w0": Unreadable()})
+    with pytest.raises(container_group.Stop, match="the log has no times") as stop:
+        output.close_reader("w0", received=0.0)
+    assert stop.value.status == "failed"
 
 
 def test_a_tool_whose_engine_vanishes_fails_in_one_sentence():
