@@ -124,7 +124,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
         made_at=datetime.now(timezone.utc),
         git=read_git(SUITE_ROOT).commit,
     )
-    path = out / f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{study.id}{SUFFIX}"
+    path = out / f"{bench.stamp(reproduction.made_at)}-{study.id}{SUFFIX}"
     text = write(path, reproduction)
     tables.print_reproduction(console, reproduction, whole=text)
     console.print(f"written: {path}", style="dim", soft_wrap=True)

@@ -5,7 +5,9 @@ cell that ends the study; finished runs lost by Ctrl-C; an ETA before anything i
 """
 
 import json
+from datetime import datetime, timezone
 from itertools import product
+from types import SimpleNamespace
 
 import examples
 import pytest
@@ -96,6 +98,14 @@ def test_a_study_runs_each_request_once_and_writes_its_tables(run, tmp_path, cap
         assert only_in_the_file in whole
         assert only_in_the_file not in printed
     assert "nvcaffe.googlenet.1.ips" in printed
+
+
+def test_two_reproductions_of_one_second_are_both_on_file(run, tmp_path, monkeypatch):
+    second = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    for made_at in (second, second.replace(microsecond=500_000)):
+        monkeypatch.setattr(flow, "datetime", SimpleNamespace(now=lambda _, at=made_at: at))
+        run(Bench())
+    assert [made.made_at.microsecond for made in reproductions(tmp_path)] == [0, 500_000]
 
 
 def test_a_cell_that_fails_does_not_end_the_study(run, tmp_path):
