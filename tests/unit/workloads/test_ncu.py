@@ -33,25 +33,22 @@ def test_work_of_each_kernel():
     assert (copy["fp32_percent"], copy["flop"]) == (0, 0)
 
 
-def test_a_page_of_an_h200():
+def test_pages_of_an_h200():
     """4096 cubed takes 2 x 4096^3 operations; 132 x 128 lanes at 1.98 GHz can do 66.9e12 a second; its clock was a little lower."""
-    page = with_cycles((GOLDEN / "h200-raw-page.csv").read_text())
-    gemm, tensor_gemm, relu, *_ = kernels(page, page)
+    gemm, tensor_gemm, relu, *_, conv_in_tf32, _, _ = kernels(
+        (GOLDEN / "h200-counters-page.csv").read_text(), (GOLDEN / "h200-instructions-page.csv").read_text()
+    )
     assert gemm["flop"] == pytest.approx(2 * 4096**3, rel=1e-3)
-    assert gemm["fp32_percent"] == pytest.approx(100 * 12_969.35 / 16_896)  # by its own rate
+    assert gemm["fp32_percent"] == pytest.approx(100 * gemm["flop"] / (5_307_009 * 132 * 128 * 2), rel=1e-6)
     assert gemm["fp32_percent"] == pytest.approx(
         100 * gemm["flop"] / gemm["duration"] / (132 * 128 * 2 * 1.98e9), rel=0.01
     )
-    assert (tensor_gemm["fp32_percent"], tensor_gemm["tensor_percent"]) == (0, 90.24)
-    assert relu["dram_bytes"] == pytest.approx(2 * 4096**2 * 4, rel=0.03)  # read once, written once
-
-
-def with_cycles(page):
-    """Add the cycles to a page that has rates: those of the first kernel are its FMAs ÷ its FMAs per cycle; the others have no FMAs."""
-    lines = page.splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith('"ID"'))
-    cells = ["smsp__cycles_elapsed.avg", "cycle", f"{68_736_253_952 / 12_969.35}", *["1"] * len(lines[first + 3 :])]
-    return "\n".join(line + f',"{cell}"' for line, cell in zip(lines[first:], cells, strict=True))
+    assert (tensor_gemm["fp32_percent"], tensor_gemm["tensor_percent"]) == (0, 90.05)
+    assert relu["dram_bytes"] == pytest.approx(
+        2 * 4096**2 * 4, rel=0.2
+    )  # read once, most of it written to DRAM in time
+    assert conv_in_tf32["tensor_percent"] == 41.72
+    assert conv_in_tf32["flop"] < 0.01 * 2 * 64 * 56 * 56 * 64 * 64 * 9  # tensor cores' operations are not counted
 
 
 def test_operations_are_matched_to_launches_with_equal_names():
