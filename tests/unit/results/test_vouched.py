@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import datetime
 
 import pytest
 from examples import ROOT
@@ -163,6 +164,44 @@ def test_a_study_on_an_h200():
         "not indicated": 3,
         "not testable here": 17,
     }
+
+
+def test_the_profiles_of_a_study_on_an_h200():
+    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
+    folder = RESULTS / "h200/nyu-profiling"
+    (path,) = folder.glob("*.reproduction.json")
+    found = read_reproduction(path)
+    assert Counter(one.verdict for one in found.judgements) == {
+        "indicated": 1,
+        "not indicated": 4,
+        "not testable here": 17,
+    }
+
+    def values(metric, model=None):
+        return [one.value for one in found.observations if one.metric == metric and model in (None, one.where.model)]
+
+    pooling = [values("maxpoolbackward_time_share", model) for model in ("alexnet", "resnet18", "vgg16")]
+    assert [one == sorted(one) and len(one) for one in pooling] == [5, 5, 5]
+    first, second, third = (f"{one[0]:.1f} to {one[-1]:.1f} %" for one in pooling)
+    assert f"{first} for AlexNet, {second} for ResNet-18, {third} for VGG-16" in text
+    shares = values("compute_time_share")
+    assert f"{min(shares):.1f} to {max(shares):.1f} % of the GPU's busy time at every batch" in text
+    small, *_, large = values("fp32_utilisation", "alexnet")
+    assert f"{small:.0f} % of the fp32 rate for AlexNet at batch 4 and {large:.0f} % at 64" in text
+    small, *_, large = values("fp32_utilisation", "vgg16")
+    assert f"at 64, {small:.0f} and {large:.0f} % for VGG-16" in text
+    launches = values("cudaLaunchKernel_api_time_share")
+    assert max(launches) == values("cudaLaunchKernel_api_time_share", "resnet18")[0]
+    assert f"{max(launches):.0f} % of the time in calls at most (ResNet-18, batch 4)" in text
+    assert min(launches) == values("cudaLaunchKernel_api_time_share", "vgg16")[-1]
+    assert f"{min(launches):.0f} % at least (VGG-16, batch 64)" in text
+    records = [read_record(run) for run in run_directories(folder)]
+    started = {one.matrix_id: datetime.strptime(one.matrix_id[:16], "%Y%m%dT%H%M%S%z") for one in records}
+    last = {
+        one.matrix_id: one.provenance.recorded_at for one in sorted(records, key=lambda r: r.provenance.recorded_at)
+    }
+    spent = sum((last[matrix] - started[matrix]).total_seconds() for matrix in started)
+    assert f"The {len(records)} passes took {spent / 60:.0f} minutes of one GPU" in text
 
 
 def with_interval(row):
