@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from runner.analysis.grading.grade import lost, scaling
+from runner.analysis.grading.grade import lost_file, scaling
 from runner.core.console import complain, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
@@ -51,7 +51,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     graded = grade_run(on_file)
     against = scaling(trial, record.run_id, graded, _baseline(directory, record))
     new = record.model_copy(update={**vars(graded), "scaling": against})
-    if missing := lost(record, new, on_file.samples):
+    if missing := lost_file(record, new, on_file.samples):
         raise RequestError(f"{directory}: {missing}; restore it as the run left it; the record is unchanged")
     return record, new
 

@@ -139,7 +139,7 @@ def ablation(found: Ablation) -> Report:
             "÷ first ±": _ratio,
             "÷ before ±": lambda line: figure(line.gain, half_width(line.gain_ci95)),
             "loss, RMS": lambda line: _loss(line.losses, "distance", "spread"),
-            "loss, mean": lambda line: _loss(line.losses, "shift", "sway"),
+            "loss, mean": lambda line: _loss(line.losses, "shift", "shift_spread"),
         },
         legend=(
             f"each line has all that the lines above it have; {PLUS_MINUS}; loss: how far its losses, means of 10 steps, are from the plain "
@@ -444,7 +444,7 @@ def _ratios(rows: Sequence[Compared], base: str) -> str:
     return "; ".join(f"{one.label}: {_ratio(one)} of {base}" for one in rows if one.ratio is not None)
 
 
-def _loss(found: Losses | None, own: Literal["distance", "shift"], most: Literal["spread", "sway"]) -> str:
+def _loss(found: Losses | None, own: Literal["distance", "shift"], most: Literal["spread", "shift_spread"]) -> str:
     if found is None:
         return ABSENT
     value, limit = getattr(found, own), getattr(found, most)

@@ -30,7 +30,7 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
             "against": lambda one: "baseline" if one.baseline else "other nodes",
             "ratio": lambda one: f"{one.ratio:.3f}",
             "interval (95 %)": _interval,
-            "": lambda one: "out" if one.out else ABSENT,
+            "": lambda one: "out" if one.is_slow else ABSENT,
         }
         console.print(Table.of(verdicts, columns, words=("figure", "rate", "against", "")).terminal())
         console.print(LEGEND, style="dim")
@@ -48,7 +48,7 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
 
 def out(found: Diagnosis, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """The nodes that a job must avoid."""
-    return tuple(dict.fromkeys([*found.failed, *(one.node for one in verdicts if one.out)]))
+    return tuple(dict.fromkeys([*found.failed, *(one.node for one in verdicts if one.is_slow)]))
 
 
 def sentences(found: Diagnosis, verdicts: Sequence[Verdict]) -> list[str]:
@@ -58,7 +58,7 @@ def sentences(found: Diagnosis, verdicts: Sequence[Verdict]) -> list[str]:
         f"{one.node} is out: {one.figure} {figure(one.value)} {one.unit}, {one.ratio:.3f} ({_interval(one)}) of "
         f"{'the baseline' if one.baseline else 'the median of the other nodes'}, {figure(one.expected)} {one.unit}"
         for one in verdicts
-        if one.out
+        if one.is_slow
     ]
 
 
@@ -71,7 +71,7 @@ def print_json(found: Diagnosis, verdicts: Sequence[Verdict]) -> None:
         "out": nodes,
         "exclude": hostlist(nodes),
         "failed": dict(found.failed),
-        "verdicts": [{**one.model_dump(mode="json"), "out": one.out} for one in verdicts],
+        "verdicts": [{**one.model_dump(mode="json"), "out": one.is_slow} for one in verdicts],
     }
     sys.stdout.write(json.dumps(document, indent=1) + "\n")
 

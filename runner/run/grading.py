@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from runner.analysis.grading import measure
-from runner.analysis.grading.grade import Graded, grade, scaling, watch
+from runner.analysis.grading.grade import Graded, grade, scaling, telemetry_of
 from runner.analysis.grading.validity import degraded, finite_losses, telemetry_doubts, unsettled
 from runner.core.events import Event, RunStop
 from runner.core.measurement import Measurement, Throughput
@@ -104,7 +104,9 @@ def grade_external(
         bandwidth = bus_bandwidth(events)
         found = Throughput(value=bandwidth, ci95=None, unit=unit) if bandwidth else None
         measurement = measurement.model_copy(update={"throughput": found})
-    watched = watch(samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device)
+    watched = telemetry_of(
+        samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device
+    )
     return Graded(
         outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
         measurement=measurement,

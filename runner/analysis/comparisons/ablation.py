@@ -42,13 +42,13 @@ class Losses(Frozen):
     distance: float  # root mean square of the differences
     spread: float  # largest distance between two seeds of the plain program
     shift: float  # mean difference: above 0 if this line's losses are higher
-    sway: float  # largest absolute shift between two of those seeds
+    shift_spread: float  # largest absolute shift between two of those seeds
     steps: int  # compared, from the first
 
     @property
     def within(self) -> bool:
         """Whether another seed of the plain program differs as much."""
-        return self.distance <= self.spread and abs(self.shift) <= self.sway
+        return self.distance <= self.spread and abs(self.shift) <= self.shift_spread
 
 
 class Line(Compared):
@@ -147,7 +147,7 @@ def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | No
         distance=distance(own[:steps], curves[trial.seed]),
         spread=max(distance(*pair) for pair in pairs),
         shift=shift(own[:steps], curves[trial.seed]),
-        sway=max(abs(shift(*pair)) for pair in pairs),
+        shift_spread=max(abs(shift(*pair)) for pair in pairs),
         steps=steps * SMOOTHED,
     )
 
@@ -178,6 +178,6 @@ def _notes(lines: Sequence[Line], runs: Sequence[Run]) -> Iterator[str]:
         if line.losses and not line.losses.within:
             yield (
                 f"{line.label}: over {line.losses.steps} steps its losses are {line.losses.distance:.3g} from the plain program's and "
-                f"{line.losses.shift:+.3g} in the mean; its seeds are {line.losses.spread:.3g} and {line.losses.sway:.3g} from each other at most"
+                f"{line.losses.shift:+.3g} in the mean; its seeds are {line.losses.spread:.3g} and {line.losses.shift_spread:.3g} from each other at most"
             )
     yield from grouping.versions(runs, but="techniques")

@@ -67,7 +67,7 @@ class Verdict(Frozen):
     baseline: bool
 
     @property
-    def out(self) -> bool:
+    def is_slow(self) -> bool:
         """Whether the node is significantly slower than the margin allows."""
         return self.interval.high < 1 - MARGIN
 

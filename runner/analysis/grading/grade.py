@@ -65,7 +65,7 @@ def grade(
     """
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
     counted = pass_windows(trial, events)
-    watched = watch(
+    watched = telemetry_of(
         samples,
         [*events, *counted],
         monitors=monitors,
@@ -73,7 +73,7 @@ def grade(
         measurement=measure.measure(counted, started=outcome.started, unit="") if trial.profile else measurement,
         device=trial.device,
     )
-    transport = transport_module.used(
+    transport = transport_module.judge(
         trial,
         provenance.gpus,
         events,
@@ -125,7 +125,7 @@ def _pcie(watched: Telemetry | None, training_time_s: float | None) -> list[Pcie
     ]
 
 
-def watch(
+def telemetry_of(
     samples: Samples | None,
     events: Sequence[Event],
     *,
@@ -193,7 +193,7 @@ _KERNELS: Final = "its table kernels"
 _TELEMETRY: Final = "its table telemetry"
 
 
-def lost(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
+def lost_file(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
     """Name the raw file that no longer yields what a record was made from; None if all do.
 
     `new` is the record as its raw files yield it now, `samples` the table `telemetry` as it is now.

@@ -200,7 +200,7 @@ COUNTED_TWICE: Final = 1.1
 _WEAKEST_FIRST: Final[tuple[Used, ...]] = ("unknown", "loopback", "ethernet", "ipoib", "roce", "infiniband")
 
 
-def used(
+def judge(
     trial: Trial,
     gpus: Sequence[Gpu],
     events: Sequence[Event],

@@ -6,7 +6,7 @@ There are three kinds of quantity:
 - a *mean* covers the time since the previous sample (pipe utilisation): constant between samples;
 - a *counter* is a running total (joules, bytes): its increase, interpolated at the span's edges linearly or by a gauge of its rate.
 
-Time without samples is never filled: a mean is over the rest, a sum is None, and `why` names the gap.
+Time without samples is never filled: a mean is over the rest, a sum is None, and `reason` names the gap.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Found(Generic[Value]):
     """A figure, and why it is None or covers only part of the span; value and reason are never both None."""
 
     value: Value | None
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class Series:
     period_s: float  # nominal sampling period
 
     def gauge(self, span: Span) -> Found[Range]:
-        """Minimum, time-weighted mean and maximum of a gauge over the sampled part of the span; `why` names the rest."""
+        """Minimum, time-weighted mean and maximum of a gauge over the sampled part of the span; `reason` names the rest."""
         segments = self._segments(span)
         if segments.value is None:
-            return Found(None, segments.why)
+            return Found(None, segments.reason)
         ends, covered, area = segments.value
-        return Found(_range(ends, area / covered), segments.why)
+        return Found(_range(ends, area / covered), segments.reason)
 
     def integral(self, span: Span) -> Found[float]:
         """Integral of a gauge over the whole span; None if the span has a gap."""
         segments = self._segments(span)
-        return Found(segments.value[2]) if segments.value and not segments.why else Found(None, segments.why)
+        return Found(segments.value[2]) if segments.value and not segments.reason else Found(None, segments.reason)
 
     def mean(self, span: Span) -> Found[Range]:
         """Like `gauge`, for samples that are means since the previous one; a sample counts if its interval's midpoint lies in the span."""
@@ -280,7 +280,7 @@ def stretches(node: NodeSpans) -> Stretches:
 
 
 def _first_reason(found: list[Found[Range]] | list[Found[float]]) -> str | None:
-    return next((one.why for one in found if one.why), None)
+    return next((one.reason for one in found if one.reason), None)
 
 
 # From GPM or DCGM; each is a mean since the previous sample.
@@ -353,8 +353,8 @@ class Device:
     def evaluate_series(self, column: str, series: Series, figure: Callable[[Series], Found[Value]]) -> Value | None:
         """Like `evaluate`, for a series derived from the column."""
         found = figure(series)
-        if found.why is not None:
-            self.mark_missing(column, found.why if np.isfinite(series.values).any() else NO_VALUES)
+        if found.reason is not None:
+            self.mark_missing(column, found.reason if np.isfinite(series.values).any() else NO_VALUES)
         return found.value
 
     def mark_missing(self, column: str, why: str) -> None:
@@ -462,7 +462,7 @@ def _traffic(device: Device, wire: str) -> int | None:
     counted = device.measured.total(device.series(f"{wire}_bytes").risen)
     if counted.value is None:
         rate = device.measured.overall(device.series(f"{wire}_rate").mean)
-        if rate.value is not None and rate.why is None:
+        if rate.value is not None and rate.reason is None:
             return round(rate.value.avg * device.measured.seconds)
     return device.risen(f"{wire}_bytes")
 

@@ -104,7 +104,7 @@ def test_a_line_learns_alike_if_it_is_as_close_as_another_seed():
         pytest.approx((2.1, 2.1)),
         pytest.approx((2.1, 0.0)),
     ]
-    assert [(one.spread, one.sway, one.steps) for one in told] == [(2.0, 2.0, 20)] * 3
+    assert [(one.spread, one.shift_spread, one.steps) for one in told] == [(2.0, 2.0, 20)] * 3
     assert [one.within for one in told] == [True, False, False]
     assert any(
         f"+ {COMPILE}: over 20 steps its losses are 2.1 from the plain program's and +2.1" in note

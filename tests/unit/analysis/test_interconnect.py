@@ -47,7 +47,7 @@ def judged(lines, *, nvlinks=18, pcie=(), **moved):
     gpus = [examples.gpu(number, nvlinks=nvlinks) for number in (0, 1)]
     asked = moved.pop("asked", "auto")
     trial = examples.trial(**GPUS, interconnect=asked)
-    return transport.used(trial, gpus, [*counts(**moved), nccl(*lines)], pcie=pcie)
+    return transport.judge(trial, gpus, [*counts(**moved), nccl(*lines)], pcie=pcie)
 
 
 # In the measured windows each GPU has to send and to receive 40 MB, over whichever wire.
@@ -164,9 +164,9 @@ def test_links_of_other_gpus_prove_nothing():
     """Without a container NVML shows all GPUs of a host, including those of another job."""
     said = [*counts(nvlink=[*BUSY, (0, 0)]), nccl(NVLINK)]
     gpus = [examples.gpu(number) for number in range(3)]
-    assert transport.used(examples.trial(**GPUS), gpus, said).used == "nvlink"
+    assert transport.judge(examples.trial(**GPUS), gpus, said).used == "nvlink"
     others = [*counts(nvlink=[*IDLE, *BUSY]), nccl(SHM)]
-    assert transport.used(examples.trial(**GPUS), gpus, others).used == "shm"
+    assert transport.judge(examples.trial(**GPUS), gpus, others).used == "shm"
 
 
 def test_needed_bytes_follow_the_measured_iterations():
@@ -174,20 +174,20 @@ def test_needed_bytes_follow_the_measured_iterations():
     said = [*counts(nvlink=[(STEPS // 2, STEPS // 2)] * 2), nccl(NVLINK)]
     windows = [window(rank, iterations=ITERATIONS // 2) for rank in (0, 1)]
     gpus = [examples.gpu(0), examples.gpu(1)]
-    assert transport.used(examples.trial(**GPUS), gpus, [*said, *windows]).used == "nvlink"
-    assert transport.used(examples.trial(**GPUS), gpus, said).used == "unknown"
+    assert transport.judge(examples.trial(**GPUS), gpus, [*said, *windows]).used == "nvlink"
+    assert transport.judge(examples.trial(**GPUS), gpus, said).used == "unknown"
 
 
 def test_copies_between_gpus_by_a_store_show_only_on_the_links():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1, **ON_GPU)
     gpus = [examples.gpu(0), examples.gpu(1)]
-    assert transport.used(trial, gpus, [start()]).used == "unknown"
-    assert transport.used(trial, gpus, counts(nvlink=BUSY)).used == "nvlink"
-    assert transport.used(trial, gpus, counts(nvlink=IDLE)).used == "pcie"
+    assert transport.judge(trial, gpus, [start()]).used == "unknown"
+    assert transport.judge(trial, gpus, counts(nvlink=BUSY)).used == "nvlink"
+    assert transport.judge(trial, gpus, counts(nvlink=IDLE)).used == "pcie"
 
 
 def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
-    found = transport.used(examples.trial(**CPUS), (), counts(lo=BOTH))
+    found = transport.judge(examples.trial(**CPUS), (), counts(lo=BOTH))
     assert found.used == "loopback"
     assert found.evidence.traffic == (InterfaceTraffic(rank=0, interface="lo", rx_bytes=BOTH, tx_bytes=BOTH),)
 
@@ -204,38 +204,38 @@ def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
 def test_a_run_is_invalid_if_its_librarys_only_wire_lacks_the_gradients(settings, library):
     """Ranks keep in touch over the loopback while their gradients go elsewhere, or nowhere."""
     trial = examples.trial(**TWO, **settings)
-    found = transport.used(trial, (), counts(lo=STEPS))
+    found = transport.judge(trial, (), counts(lo=STEPS))
     assert found.used == "unknown"
     assert found.contradiction.startswith(f"{library} can only have used loopback, but the loopback carried 40 MB")
-    assert transport.used(trial, (), counts(lo=BOTH * 9 // 10)).used == "loopback"
-    assert transport.used(trial, (), [start()]).unproved.endswith("the bytes of the loopback were not counted")
+    assert transport.judge(trial, (), counts(lo=BOTH * 9 // 10)).used == "loopback"
+    assert transport.judge(trial, (), [start()]).unproved.endswith("the bytes of the loopback were not counted")
 
 
 @pytest.mark.parametrize(("lo", "used"), [(BOTH, "loopback"), (BOTH // 2, "unknown"), (0, "shm")])
 def test_mpi_used_shared_memory_if_no_counter_shows_the_gradients(lo, used):
     mpi = {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
     trial = examples.trial(**TWO, **mpi)
-    assert transport.used(trial, (), counts(lo=lo)).used == used
-    assert transport.used(trial, (), [start()]).used == "unknown"  # no counter
-    over = transport.used(trial, (), counts(ports={"mlx5_0:1": STEPS}))
+    assert transport.judge(trial, (), counts(lo=lo)).used == used
+    assert transport.judge(trial, (), [start()]).used == "unknown"  # no counter
+    over = transport.judge(trial, (), counts(ports={"mlx5_0:1": STEPS}))
     assert over.used == "infiniband"
 
 
 def test_one_process_with_several_cpu_devices_needs_no_wire():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1)
-    assert transport.used(trial, (), [net("start", {"lo": 0}), net("stop", {"lo": 10**9})]).used == "process"
+    assert transport.judge(trial, (), [net("start", {"lo": 0}), net("stop", {"lo": 10**9})]).used == "process"
 
 
 def test_without_counters_nothing_is_claimed_and_one_device_needs_no_wire():
     idle = [net("start", {"lo": 1000}), net("stop", {"lo": 1000})]
-    assert transport.used(examples.trial(**CPUS), (), idle).used == "unknown"
-    assert transport.used(examples.trial(**CPUS), (), []).used == "unknown"
-    assert transport.used(examples.trial(), (), []).used == "none"
+    assert transport.judge(examples.trial(**CPUS), (), idle).used == "unknown"
+    assert transport.judge(examples.trial(**CPUS), (), []).used == "unknown"
+    assert transport.judge(examples.trial(), (), []).used == "none"
 
 
 def test_one_node_has_no_figures_between_nodes():
     """Records from before multi-node runs reproduce the same digits."""
-    found = transport.used(examples.trial(**CPUS), (), counts(lo=BOTH))
+    found = transport.judge(examples.trial(**CPUS), (), counts(lo=BOTH))
     told = found.model_dump(exclude={"requested", "used", "evidence", "counted"})
     assert not any(told.values())
 
@@ -275,7 +275,7 @@ def on_both(first, second=None, **ports):
 
 
 def test_the_transport_is_the_interface_that_moved_the_gradients():
-    found = transport.used(
+    found = transport.judge(
         on_nodes(2, **DDP), (), on_both({"lo": 10**12, "eth0": 5000, "eth1": STEPS}, {"eth1": STEPS}), nics=NICS
     )
     assert (found.used, found.interface, found.interfaces) == ("ethernet", "eth1", {"n1": "eth1", "n2": "eth1"})
@@ -293,7 +293,7 @@ def test_counters_read_by_several_ranks_of_a_node_count_once():
             net("start", {"eth0": 7000 + late}, rank=rank, node=node, namespace=1),
             net("stop", {"eth0": 7000 + late + STEPS}, rank=rank, node=node, namespace=1),
         ]
-    found = transport.used(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
+    found = transport.judge(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
     assert found.sent_bytes_per_step == {"n1": (STEPS + 300) / ITERATIONS, "n2": (STEPS + 800) / ITERATIONS}
     assert [entry.tx_bytes for entry in found.evidence.traffic] == [STEPS] * 4
     assert [entry.node for entry in found.evidence.traffic] == ["n1", "n1", "n2", "n2"]
@@ -304,19 +304,19 @@ def test_containers_with_their_own_network_have_their_own_counters():
     for rank, node, namespace in ((0, "n1", 1), (1, "n1", 2), (2, "n2", 1)):
         ends = (("start", 100), ("stop", 100 + STEPS // 2 * (2 if node == "n2" else 1)))
         said += [net(where, {"eth0": at}, rank=rank, node=node, namespace=namespace) for where, at in ends]
-    found = transport.used(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
+    found = transport.judge(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
 
 
 def test_interfaces_that_sent_too_little_are_no_transport():
     """Half of the minimum traffic is required: a card's counters may lag."""
     almost = STEPS // 2 - 1
-    found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": almost}), nics=NICS)
+    found = transport.judge(on_nodes(2, **DDP), (), on_both({"eth0": almost}), nics=NICS)
     assert (found.used, found.interfaces, found.sent_bytes_per_step) == ("unknown", {}, {})
     said = on_both({"eth0": almost + 1})
-    assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
+    assert transport.judge(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
     assert (
-        transport.used(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"
+        transport.judge(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"
     )  # the other node reported nothing
 
 
@@ -339,7 +339,7 @@ OVER_IB = {"iface": "ib0", "kind": "infiniband"}
 )
 def test_the_kind_of_an_interface_comes_from_its_node_or_the_chosen_wire(wires, moved, nics, used, interface):
     trial = on_nodes(2, wires=[wire(number, **own) for number, own in enumerate(wires, 1)], **DDP)
-    found = transport.used(trial, (), on_both(*moved), nics=nics)
+    found = transport.judge(trial, (), on_both(*moved), nics=nics)
     assert (found.used, found.interface) == (used, interface)
 
 
@@ -353,7 +353,7 @@ def verbs_trial(**changes):
 def test_verbs_need_nccls_report_and_the_ports_counts():
     both = on_both({"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77})
     said = [nccl(ADAPTERS, IB), nccl(ADAPTERS, IB, rank=1), *both]
-    found = transport.used(verbs_trial(), (), said, nics=NICS)
+    found = transport.judge(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.hcas, found.interfaces) == ("infiniband", ("mlx5_0:1",), {})
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
     assert [(p.node, p.port, p.link_layer, p.tx_bytes) for p in found.evidence.ports] == [
@@ -385,32 +385,32 @@ def between(lines, *, eth0=9, ports=None, nvlink=0):
     ],
 )
 def test_reports_between_nodes_are_checked_against_every_counter(lines, moved, used, said):
-    found = transport.used(verbs_trial(), (), between(lines, **moved), nics=NICS)
+    found = transport.judge(verbs_trial(), (), between(lines, **moved), nics=NICS)
     assert found.used == used
     assert said in found.contradiction
 
 
 def test_verbs_over_ethernet_are_roce_and_uncounted_verbs_are_unproved():
     lines = (ADAPTERS.replace(":1/IB", ":1/RoCE"), IB)
-    assert transport.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
-    found = transport.used(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
+    assert transport.judge(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
+    found = transport.judge(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
     assert (found.used, found.unproved) == ("unknown", "NCCL says RDMA, and n1, n2 told no counters of its ports")
 
 
 def test_infiniband_ports_count_ip_traffic_again():
     """IP over InfiniBand appears in the counters of its interface and of its port, with different headers in each."""
     said = between((SOCKET,), eth0=STEPS, ports=STEPS + 2)
-    assert transport.used(gpu_trial(), (), said, nics=NICS).contradiction is None
+    assert transport.judge(gpu_trial(), (), said, nics=NICS).contradiction is None
 
 
 def test_a_node_that_sent_too_little_contradicts_the_transport():
-    found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": 9 * STEPS}, {"eth0": 100}), nics=NICS)
+    found = transport.judge(on_nodes(2, **DDP), (), on_both({"eth0": 9 * STEPS}, {"eth0": 100}), nics=NICS)
     assert "carried 100 B to 360 MB a node" in found.contradiction
 
 
 def test_sockets_used_instead_of_verbs_are_reported():
     said = between(("NCCL INFO NET/IB : No device found.", SOCKET, NVLINK), eth0=STEPS, ports=0)
-    found = transport.used(verbs_trial(), (), said, nics=NICS)
+    found = transport.judge(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.interface, found.hcas) == ("ethernet", "eth0", ())
 
 
@@ -420,10 +420,10 @@ def test_emulated_nodes_that_nccl_merged_have_no_wire_between_them():
     Between real nodes in one NVLink domain, NVLink is the transport.
     """
     said = between((NVLINK,), eth0=500, nvlink=STEPS)
-    found = transport.used(gpu_trial(), (), said, nics=NICS, one_machine=True)
+    found = transport.judge(gpu_trial(), (), said, nics=NICS, one_machine=True)
     assert found.used == "nvlink"
     assert found.contradiction.startswith("NCCL says p2p between the nodes, but interfaces carried 500 B a node")
-    assert transport.used(gpu_trial(), (), said, nics=NICS).used == "nvlink"
+    assert transport.judge(gpu_trial(), (), said, nics=NICS).used == "nvlink"
 
 
 def test_mpi_over_verbs_shows_in_the_ports_counters():
@@ -431,13 +431,13 @@ def test_mpi_over_verbs_shows_in_the_ports_counters():
     trial = on_nodes(2, wires=[wire(n, **HCAS) for n in (1, 2)], interconnect="infiniband", **mpi)
     for eth0, port, used in ((9, STEPS, "infiniband"), (STEPS, 0, "ethernet")):
         said = on_both({"eth0": eth0}, ports={"mlx5_0:1": port})
-        assert transport.used(trial, (), said, nics=NICS).used == used
+        assert transport.judge(trial, (), said, nics=NICS).used == used
 
 
 def test_sockets_remain_sockets_next_to_a_busy_adapter():
     """Another job's RDMA counts on the same ports, and Gloo can't use them."""
     said = on_both({"eth0": STEPS}, ports={"mlx5_0:1": 10**12})
-    assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
+    assert transport.judge(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
 
 
 @pytest.mark.parametrize(
@@ -451,13 +451,13 @@ def test_sockets_remain_sockets_next_to_a_busy_adapter():
 )
 def test_an_emulated_wire_is_labelled(link, one_machine, label):
     said = on_both({"eth0": STEPS})
-    found = transport.used(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
+    found = transport.judge(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
     assert found.label == label
 
 
 def test_peers_are_kept_with_their_node():
     peers = [{"local": "10.77.0.11", "remote": "10.77.0.12", "port": 4000, "connections": 2}]
-    found = transport.used(on_nodes(2, **DDP), (), [start(), *sent("n1", {"eth0": 1}, peers=peers)])
+    found = transport.judge(on_nodes(2, **DDP), (), [start(), *sent("n1", {"eth0": 1}, peers=peers)])
     assert [(p.rank, p.node, p.remote, p.connections) for p in found.evidence.peers] == [(0, "n1", "10.77.0.12", 2)]
 
 

@@ -123,7 +123,7 @@ def ran(trial, interface, *, peers=None):
     """The transport of a job of this trial whose gradients crossed `interface`."""
     bytes_sent = {"eth0": 2000, "eth1": 2000, interface: STEPS}
     events = [start(), *sent("n1", bytes_sent, peers=peers), *sent("n2", bytes_sent, rank=1)]
-    return transport_module.used(trial, (), events)
+    return transport_module.judge(trial, (), events)
 
 
 def on_eth1(**changes):
@@ -168,7 +168,7 @@ def test_verbs_bypass_the_interface():
     said = ("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:1<0>", "Channel 00 : 0 -> 1 [send] via NET/IB/0")
     moved = {"ports": {"mlx5_0:1": STEPS}}
     both = [*sent("n1", {"eth1": 5}, **moved), *sent("n2", {"eth1": 5}, rank=1, **moved)]
-    found = transport_module.used(trial, (), [start(), nccl(*said), *both])
+    found = transport_module.judge(trial, (), [start(), nccl(*said), *both])
     assert found.used == "infiniband"
     assert mismatch(found, trial) is None
 

@@ -29,29 +29,29 @@ def test_a_ratio_and_its_interval_by_hand():
     assert slow.interval.high == pytest.approx(slow.ratio * math.exp(width), rel=1e-4)
     assert slow.value == pytest.approx((50 * 55 * 40) ** (1 / 3))
     assert slow.expected == pytest.approx((100 * 110 * 100) ** (1 / 3))
-    assert (slow.out, fast.out) == (slow.interval.high < 0.95, False)
+    assert (slow.is_slow, fast.is_slow) == (slow.interval.high < 0.95, False)
 
 
 def test_slow_nodes_are_out_and_the_others_are_not_while_fewer_than_half_are_slow():
     fine, slow = (100, 101, 99, 100, 100), (80, 81, 80, 79, 80)
     found = judge(diagnosis({"n1": fine, "n2": slow, "n3": fine, "n4": slow, "n5": (101, 100, 99, 101, 100)}))
-    assert [one.node for one in found if one.out] == ["n2", "n4"]
+    assert [one.node for one in found if one.is_slow] == ["n2", "n4"]
     assert found[0].ratio == pytest.approx(0.8, abs=0.01)
 
 
 def test_a_common_drift_neither_blames_nor_hides_a_node():
     drift = (1.0, 0.9, 0.8, 0.7, 0.6)
     nodes = {name: tuple(rate * one for one in drift) for name, rate in {"a": 100, "b": 101, "c": 70}.items()}
-    assert [one.node for one in judge(diagnosis(nodes)) if one.out] == ["c"]
+    assert [one.node for one in judge(diagnosis(nodes)) if one.is_slow] == ["c"]
 
 
 def test_a_single_node_is_compared_with_a_baseline():
     base = diagnosis({"old": (100, 101, 99, 100, 102)})
     (slow,) = judge(diagnosis({"n7": (90, 91, 89, 90, 90)}), base)
-    assert (slow.node, slow.baseline, slow.out) == ("n7", True, True)
+    assert (slow.node, slow.baseline, slow.is_slow) == ("n7", True, True)
     assert slow.ratio == pytest.approx(0.896, abs=0.001)
     (fine,) = judge(diagnosis({"n7": (97, 98, 99, 98, 97)}), base)
-    assert not fine.out
+    assert not fine.is_slow
     assert judge(diagnosis({"n7": (90, 91, 89, 90, 90)})) == ()
 
 
@@ -91,7 +91,7 @@ def test_nodes_at_the_margin_are_blamed_in_at_most_5_percent_of_diagnoses_and_sl
                 )
                 for number, one in enumerate(noise)
             )
-            count += any(one.out for one in judge(Diagnosis(what="w", device="d", figures=figures)))
+            count += any(one.is_slow for one in judge(Diagnosis(what="w", device="d", figures=figures)))
         return count / diagnoses
 
     assert blamed(1 - MARGIN, 1000) < 0.05

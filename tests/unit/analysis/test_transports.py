@@ -41,7 +41,7 @@ def run(run_id, trial, *, seconds, iface="eth0", sent_bytes=1.01 * MEGABYTE, pro
     if trial.world_size > 1:
         moved = round(ITERATIONS * sent_bytes)
         said = [start(), *(e for n in (1, 2) for e in sent(f"n{n}", {iface: moved}, rank=n - 1))]
-        changes["transport"] = transport.used(trial, (), said, one_machine=True)
+        changes["transport"] = transport.judge(trial, (), said, one_machine=True)
     if reasons:
         changes["validity"] = Validity(status="invalid", reasons=reasons)
     made = Path(run_id), found.model_copy(update=changes)
@@ -243,7 +243,7 @@ def test_within_a_node_bytes_are_those_of_the_used_wire():
         trial = inner(kind, **ON_GPU)
         lo = 2 * steps if kind == "loopback" else 0
         said = [*counts(nvlink=[(moved, moved)] * 2, lo=lo), nccl(f"Channel 00 : 0 -> 1 {via}")]
-        used = transport.used(trial, gpus, said, pcie=pcie)
+        used = transport.judge(trial, gpus, said, pcie=pcie)
         path, found = but(run(kind, trial, seconds=0.1), measurement={"gradient_bytes": MEGABYTE})
         ways.append((path, found.model_copy(update={"transport": used})))
     rows = compare(curves(ways)).rows

@@ -15,7 +15,7 @@ import pytest
 from commands import dlscale
 from graded import leave_graded
 
-from runner.analysis.grading.grade import lost
+from runner.analysis.grading.grade import lost_file
 from runner.commands import regrade as regrading
 from runner.commands.regrade import regrade, regrade_all
 from runner.core.errors import RequestError
@@ -167,10 +167,10 @@ def test_power_of_a_too_short_span_is_not_reported_as_lost():
     gpu = old.telemetry.gpus[0].model_copy(update={"power_w": None, "energy_j": None, "integrated_power_j": None})
     fewer = Missing(node=gpu.node, device="gpu0", fields=("energy_j", "power_w"), reason="1 s were measured")
     telemetry = old.telemetry.model_copy(update={"gpus": (gpu,), "missing": (*old.telemetry.missing, fewer)})
-    assert lost(old, old.model_copy(update={"telemetry": telemetry}), None) is None
+    assert lost_file(old, old.model_copy(update={"telemetry": telemetry}), None) is None
     blind = gpu.model_copy(update={"utilisation": None})
     worse = old.model_copy(update={"telemetry": telemetry.model_copy(update={"gpus": (blind,)})})
-    assert "its table telemetry no longer holds" in lost(old, worse, None)
+    assert "its table telemetry no longer holds" in lost_file(old, worse, None)
 
 
 def test_a_run_without_events_is_regraded_and_a_directory_without_runs_refused(tmp_path):

@@ -45,23 +45,23 @@ def test_a_hole_leaves_the_mean_of_the_rest_and_no_integral():
     one = series([(0, 10.0), (1, 10.0), (7, 30.0), (8, 30.0)])
     found = one.gauge(Span(start=0, end=8))
     assert figures(found) == (10.0, 20.0, 30.0)
-    assert found.why == "no samples for 6 s of the measured 8 s"
+    assert found.reason == "no samples for 6 s of the measured 8 s"
     assert one.integral(Span(start=0, end=8)).value is None
-    assert one.integral(Span(start=0, end=8)).why == found.why
+    assert one.integral(Span(start=0, end=8)).reason == found.reason
 
 
 def test_samples_five_periods_apart_and_rounding_errors_are_no_hole():
-    assert series([(0, 10.0), (5, 10.0)]).gauge(Span(start=0, end=5)).why is None
-    assert series([(0, 10.0), (5.01, 10.0)]).gauge(Span(start=0, end=5)).why == NO_SAMPLE
+    assert series([(0, 10.0), (5, 10.0)]).gauge(Span(start=0, end=5)).reason is None
+    assert series([(0, 10.0), (5.01, 10.0)]).gauge(Span(start=0, end=5)).reason == NO_SAMPLE
     for missing, why in ((5e-7, None), (5e-6, "no samples for 5e-06 s of the measured 1 s")):
-        assert series([(missing, 10.0), (1, 10.0)]).gauge(SECOND).why == why
+        assert series([(missing, 10.0), (1, 10.0)]).gauge(SECOND).reason == why
 
 
 def test_a_missing_value_is_a_hole_and_not_zero():
     one = series([(0, 10.0), (0.1, None), (0.2, 30.0)], period_s=0.1)
     assert figures(one.gauge(Span(start=0, end=0.2))) == pytest.approx((10.0, 20.0, 30.0))
     none = series([(0, None), (1, None)])
-    assert (none.gauge(SECOND).value, none.gauge(SECOND).why) == (None, NO_SAMPLE)
+    assert (none.gauge(SECOND).value, none.gauge(SECOND).reason) == (None, NO_SAMPLE)
 
 
 # --- means since the previous sample
@@ -82,7 +82,7 @@ def test_a_sampled_mean_does_not_cover_the_hole_before_it():
     one = series([(0, 7.0), (1, 50.0), (10, 100.0), (11, 100.0)])
     found = one.mean(Span(start=0, end=11))
     assert figures(found) == (50.0, 75.0, 100.0)
-    assert found.why == "no samples for 9 s of the measured 11 s"
+    assert found.reason == "no samples for 9 s of the measured 11 s"
 
 
 # --- counters
@@ -107,7 +107,7 @@ def test_a_gauge_of_the_rate_distributes_a_rise_between_two_readings():
 
 def test_a_counter_that_fell_has_no_rise():
     one = series([(0, 100.0), (1, 110.0), (2, 5.0), (3, 20.0)])
-    assert (one.risen(Span(start=0, end=3)).value, one.risen(Span(start=0, end=3)).why) == (None, RESET)
+    assert (one.risen(Span(start=0, end=3)).value, one.risen(Span(start=0, end=3)).reason) == (None, RESET)
     assert one.risen(Span(start=2, end=3)).value == 15.0  # after the reset
     assert one.risen(SECOND).value == 10.0
 
@@ -115,9 +115,9 @@ def test_a_counter_that_fell_has_no_rise():
 def test_a_counter_may_have_a_hole_within_the_span_but_not_at_its_edges():
     one = series([(0, 100.0), (1, 110.0), (20, 300.0), (21, 310.0)])
     assert one.risen(Span(start=0.5, end=20.5)).value == 200.0
-    assert one.risen(Span(start=0.5, end=15)).why == "no reading of the counter at the end of the measured span"
-    assert one.risen(Span(start=5, end=20.5)).why == "no reading of the counter at the start of the measured span"
-    assert one.risen(Span(start=-1, end=20.5)).why == "no reading of the counter at the start of the measured span"
+    assert one.risen(Span(start=0.5, end=15)).reason == "no reading of the counter at the end of the measured span"
+    assert one.risen(Span(start=5, end=20.5)).reason == "no reading of the counter at the start of the measured span"
+    assert one.risen(Span(start=-1, end=20.5)).reason == "no reading of the counter at the start of the measured span"
 
 
 def test_rates_of_a_counter_are_means_since_the_previous_sample():
@@ -131,7 +131,7 @@ def test_rare_events_are_counted_from_the_reading_before_the_span_to_the_one_aft
     assert one.growth(Span(start=1.2, end=2.5)).value == 6.0
     assert one.growth(Span(start=2.5, end=9)).value == 5.0  # the nearest readings
     assert one.growth(Span(start=5, end=9)).value is None
-    assert series([(0, 3.0), (1, 0.0)]).growth(SECOND).why == RESET
+    assert series([(0, 3.0), (1, 0.0)]).growth(SECOND).reason == RESET
 
 
 # --- clocks that go back
@@ -142,17 +142,17 @@ def test_a_clock_that_goes_back_within_the_span_leaves_no_figure(question):
     one = series([(0, 1.0), (1, 2.0), (0.5, 3.0), (1.5, 4.0), (2, 5.0)])
     found = getattr(one, question)(Span(start=0.2, end=1.8))
     assert found.value is None
-    assert found.why == "the sampler's clock went back by 0.5 s in the measured span"
+    assert found.reason == "the sampler's clock went back by 0.5 s in the measured span"
 
 
 def test_a_clock_that_goes_back_matters_right_after_the_span_but_not_before_or_later():
     """The value at the span's end is interpolated to the next sample, which must be later."""
     before = series([(100, 9.0), (0, 1.0), (1, 1.0), (2, 1.0)])
-    assert before.gauge(Span(start=0.5, end=1.5)).why is None
+    assert before.gauge(Span(start=0.5, end=1.5)).reason is None
     at_once = series([(0, 1.0), (1, 1.0), (-5, 1.0), (2, 1.0)])
-    assert at_once.gauge(Span(start=0.2, end=1.5)).why == "the sampler's clock went back by 6 s in the measured span"
+    assert at_once.gauge(Span(start=0.2, end=1.5)).reason == "the sampler's clock went back by 6 s in the measured span"
     later = series([(0, 1.0), (1, 1.0), (2, 1.0), (1.7, 1.0)])
-    assert later.gauge(Span(start=0.2, end=1.5)).why is None
+    assert later.gauge(Span(start=0.2, end=1.5)).reason is None
 
 
 # --- idle power, and states
@@ -169,8 +169,8 @@ def test_idle_power_is_the_lowest_mean_over_a_second():
 
 def test_idle_power_needs_a_second():
     one = series([(0, 60.0), (2, 60.0)])
-    assert one.lowest(Span(start=0, end=0.9), one.integral).why.startswith("0.9 s before the job are too short")
-    assert one.lowest(Span(start=5, end=9), one.integral).why == "no second before the job has samples throughout"
+    assert one.lowest(Span(start=0, end=0.9), one.integral).reason.startswith("0.9 s before the job are too short")
+    assert one.lowest(Span(start=5, end=9), one.integral).reason == "no second before the job has samples throughout"
     counter = series([(0, 0.0), (1, 50.0), (2, 80.0), (3, 140.0)])
     assert counter.lowest(Span(start=0, end=3), counter.risen).value == pytest.approx(30.0)
 
