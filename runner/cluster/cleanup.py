@@ -124,7 +124,7 @@ def removed_if_killed(hosts: str | None) -> Iterator[None]:
 
     Docker itself removes the containers that a lease then ends; networks, volumes and containers that never started would stay.
     """
-    mine = owner.own()
+    mine = owner.this_process()
     if mine is None:  # its things could not be told from others'
         yield
         return

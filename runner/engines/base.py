@@ -63,7 +63,7 @@ class Site(Frozen):
     workloads: str
     data: str | None = None  # path of the data set, None for synthetic data
 
-    def beside_python(self, program: str) -> str:
+    def program_path(self, program: str) -> str:
         """The command for a program installed with the framework: next to the interpreter, or by name if Python is found on PATH."""
         folder, slash, _ = self.python.rpartition("/")
         return f"{folder}{slash}{program}"
@@ -97,10 +97,10 @@ class Container(Protocol):
     def wait(self) -> int:
         """Block until the container exits, and return its exit code; raises EngineError if the engine no longer knows it."""
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Send a line to the lease: an empty one as the runner's heartbeat, or the keys. Safe after the end."""
 
-    def let_go(self) -> None:
+    def close_lease(self) -> None:
         """Close the lease without asking the engine, which may not answer; the job then ends on its own. Safe to call twice."""
 
     def stop(self) -> None:
@@ -166,17 +166,17 @@ def job_user() -> str:
     return f"{uid}:{os.getgid()}" if uid else IMAGE_USER
 
 
-def give(directory: Path, user: str) -> None:
+def grant_write(directory: Path, user: str) -> None:
     """Let a job write to a directory that the runner created; only root runs jobs as another user."""
     if os.getuid() == 0:
         os.chown(directory, *(int(part) for part in user.split(":")))
 
 
-AHEAD: Final = 64
+QUEUE_LENGTH: Final = 64
 """Lines, or reads of a stream, that a queue holds: a program that writes faster blocks, so memory stays bounded."""
 LONGEST: Final = 2**20
 """Bytes of a line that are kept; the rest is cut."""
-CUT: Final = f" [cut here: the line is longer than {LONGEST >> 20} MiB]"
+TRUNCATED: Final = f" [cut here: the line is longer than {LONGEST >> 20} MiB]"
 # A carriage return ends a line too: a progress bar may write no newline for hours.
 _END: Final = re.compile(rb"\r\n|\n|\r")
 
@@ -216,7 +216,7 @@ class Splitter:
     def _take_line(self) -> Line:
         text = b"".join(self._pieces)[:LONGEST].decode(errors="replace")
         if self._size > LONGEST:
-            text += CUT
+            text += TRUNCATED
         self._pieces, self._size = [], 0
         return Line(stream=self._stream, text=text)
 
@@ -231,23 +231,23 @@ class Inside:
 
     Attributes:
         workloads: the training programs: a directory of this machine, or the named volume that holds them on other machines.
-        beside: further mounts of every container.
+        extra_mounts: further mounts of every container.
     """
 
-    def __init__(self, workloads: Path | str, *, beside: tuple[Mount, ...] = ()) -> None:
+    def __init__(self, workloads: Path | str, *, extra_mounts: tuple[Mount, ...] = ()) -> None:
         self.workloads = workloads
-        self.beside = beside
+        self.extra_mounts = extra_mounts
 
     def site(self, data: Path | None) -> Site:
         """Programs and data have fixed paths."""
         return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
 
     def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """Programs and data, read-only, then `beside`; packed data with the directory around it, which also holds its index."""
+        """Programs and data, read-only, then `extra_mounts`; packed data with the directory around it, which also holds its index."""
         found = [Mount(source=str(self.workloads), target=WORKLOADS)]
         if data:
             found.append(Mount(source=str(dataset.place(data)), target=DATA))
-        return (*found, *self.beside)
+        return (*found, *self.extra_mounts)
 
     def place(self, directory: Path) -> str:
         """One fixed path: a tool writes to one directory."""

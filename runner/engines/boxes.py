@@ -55,7 +55,7 @@ exit $code"""
 # Seconds within which a Podman container that others join must hear from the runner (`workloads/lease.py`).
 _BEGIN_S: Final = 5
 # The runner's variables that a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
-PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
+INHERITED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
 
 class Box(Protocol):
@@ -120,7 +120,7 @@ class Bare(_Processes):
     python: Path | None
     workloads: Path
     name: Literal["venv", "host"] = "venv"
-    env_names: ClassVar[tuple[str, ...]] = PASSED
+    env_names: ClassVar[tuple[str, ...]] = INHERITED
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The spec's argv, with its variables and cores set first."""
@@ -152,7 +152,7 @@ class Apptainer(_Processes, Inside):
     """
 
     name: Final = "apptainer"
-    env_names: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
+    env_names: ClassVar[tuple[str, ...]] = (*INHERITED, *LAUNCHERS)
 
     def __init__(self, workloads: Path, *, root: bool) -> None:
         """`root`: the runner is root, so jobs run as the images' own user, as under any other engine."""
@@ -185,7 +185,7 @@ class Podman(Inside):
     """Containers through Podman's command line, which needs no service; GPUs are requested by CDI names."""
 
     name: Final = "podman"
-    env_names: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
+    env_names: ClassVar[tuple[str, ...]] = (*INHERITED, *LAUNCHERS)
 
     def __init__(self, workloads: Path, *, root: bool, limits: bool) -> None:
         """`limits`: the box limits memory; in a Slurm step, the step does."""
@@ -222,7 +222,7 @@ class Pyxis(_Processes, Inside):
     """An image run by NVIDIA's Slurm plugin (https://github.com/NVIDIA/pyxis); the spec's image is a reference or a squashfs file."""
 
     name: Final = "pyxis"
-    env_names: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
+    env_names: ClassVar[tuple[str, ...]] = (*INHERITED, *LAUNCHERS)
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Further options for the way's srun, then the command."""

@@ -20,7 +20,7 @@ from typing import IO, Final
 
 from runner.core.container_spec import SILENCE_S, ContainerSpec, Mount
 from runner.core.request import EngineName
-from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, NodeGoneError, Site, Splitter
+from runner.engines.base import QUEUE_LENGTH, Container, EngineError, EngineFacts, Line, NodeGoneError, Site, Splitter
 from runner.engines.boxes import Box
 from runner.engines.owner import signed
 from runner.engines.process import CommandError, run
@@ -37,10 +37,10 @@ READ_BYTES: Final = 2**16
 class CommandEngine:
     """Containers of one box, reached in one way."""
 
-    def __init__(self, way: Way, box: Box, *, version: str | None, heard: dict[str, float] | None = None) -> None:
-        """`heard`: by node, the monotonic time of its last output; the engines of one run share it."""
+    def __init__(self, way: Way, box: Box, *, version: str | None, last_output: dict[str, float] | None = None) -> None:
+        """`last_output`: by node, the monotonic time of its last output; the engines of one run share it."""
         self.way, self.box, self.version = way, box, version
-        self.heard = {} if heard is None else heard
+        self.last_output = {} if last_output is None else last_output
 
     @property
     def name(self) -> EngineName:
@@ -70,7 +70,7 @@ class CommandEngine:
     def check(self, node: str) -> None:
         """Try to reach a node that has been silent for `SILENCE_S`, unless the way notices a lost node on its own; raises NodeGoneError."""
         now = time.monotonic()
-        if self.way.notices_loss or now - self.heard.setdefault(node, now) < SILENCE_S:
+        if self.way.notices_loss or now - self.last_output.setdefault(node, now) < SILENCE_S:
             return
         try:
             run(self.way.reach(node, ("true",)), env=self._env(), timeout_s=REACH_S)
@@ -81,10 +81,10 @@ class CommandEngine:
         self._note_output(node)
 
     def _note_output(self, node: str) -> None:
-        self.heard[node] = time.monotonic()
+        self.last_output[node] = time.monotonic()
 
     def _env(self) -> dict[str, str]:
-        return passed((*self.box.env_names, *self.way.env_names))
+        return inherited_env((*self.box.env_names, *self.way.env_names))
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv. If its box has a `ready` command, wait until that succeeds, the argv has exited, or `UP_S` has passed."""
@@ -98,7 +98,7 @@ class CommandEngine:
         container = start_process(
             spec.name, self.argv(spec), way=self.way, env=env, removal=removal, known=not ready, on_output=on_output
         )
-        container.tell(self.box.start_signal(spec))
+        container.send(self.box.start_signal(spec))
         deadline = time.monotonic() + UP_S
         while ready and not container.ended() and time.monotonic() < deadline:
             with contextlib.suppress(CommandError):
@@ -168,7 +168,7 @@ class ProcessContainer:
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
-        reads: queue.Queue[tuple[Splitter, bytes]] = queue.Queue(maxsize=AHEAD)
+        reads: queue.Queue[tuple[Splitter, bytes]] = queue.Queue(maxsize=QUEUE_LENGTH)
         for pipe, splitter in ((self._process.stdout, Splitter("stdout")), (self._process.stderr, Splitter("stderr"))):
             threading.Thread(target=_pump, args=(pipe, splitter, reads), daemon=True).start()
         open_streams = 2
@@ -186,13 +186,13 @@ class ProcessContainer:
         code = self._process.wait()
         return 128 - code if code < 0 else code
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Write to the lease holder's stdin."""
         with self._writing, contextlib.suppress(OSError, ValueError):
             if self._process.stdin:
                 os.write(self._process.stdin.fileno(), line)
 
-    def let_go(self) -> None:
+    def close_lease(self) -> None:
         """Close the lease holder's stdin."""
         with self._writing, contextlib.suppress(OSError):
             if self._process.stdin:
@@ -202,7 +202,7 @@ class ProcessContainer:
         """Close the lease, which ends the job; after the way's grace time, terminate the local process, and kill it if even that hangs."""
         if self.ended():
             return
-        self.let_go()
+        self.close_lease()
         if not self.ended(self._way.grace_s):
             self._process.terminate()
             if not self.ended(STOP_GRACE_S):
@@ -211,7 +211,7 @@ class ProcessContainer:
     def remove(self) -> None:
         """Make sure that it has exited; after a failure or an early end, run the box's removal."""
         self.stop()
-        self.let_go()
+        self.close_lease()
         if self._process.wait() and self._removal:
             with contextlib.suppress(CommandError):
                 run(self._removal, env=self._env, timeout_s=UP_S)
@@ -224,7 +224,7 @@ class ProcessContainer:
         return False
 
 
-def passed(names: Sequence[str]) -> dict[str, str]:
+def inherited_env(names: Sequence[str]) -> dict[str, str]:
     """The runner's values of these variables; unset ones are left out."""
     return {name: os.environ[name] for name in names if name in os.environ}
 

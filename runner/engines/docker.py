@@ -142,14 +142,14 @@ class DockerPlan(Inside):
     name = "docker"
 
     def __init__(
-        self, workloads: Path | str, *, gpus_by: GpuRequest | None = "nvidia", beside: tuple[Mount, ...] = ()
+        self, workloads: Path | str, *, gpu_request: GpuRequest | None = "nvidia", extra_mounts: tuple[Mount, ...] = ()
     ) -> None:
-        super().__init__(workloads, beside=beside)
-        self.gpus_by = gpus_by
+        super().__init__(workloads, extra_mounts=extra_mounts)
+        self.gpu_request = gpu_request
 
     def command_line(self, spec: ContainerSpec) -> str:
         """The `docker run` that starts the same container; for one in the run's own network, with the commands before and after it."""
-        return docker_options.command_line(spec, self.gpus_by)
+        return docker_options.command_line(spec, self.gpu_request)
 
 
 class DockerEngine(DockerPlan):
@@ -160,19 +160,19 @@ class DockerEngine(DockerPlan):
         client: DockerClient,
         workloads: Path | str,
         *,
-        gpus_by: GpuRequest | None = None,
-        beside: tuple[Mount, ...] = (),
+        gpu_request: GpuRequest | None = None,
+        extra_mounts: tuple[Mount, ...] = (),
     ) -> None:
-        """Ask the engine about itself; `gpus_by` is given for an engine on another machine, whose CDI folders can't be read here."""
+        """Ask the engine about itself; `gpu_request` is given for an engine on another machine, whose CDI folders can't be read here."""
         self.info: dict[str, Any] = client.info()
         known = gpu_requests(self.info, local=True)
-        super().__init__(workloads, gpus_by=gpus_by or next(iter(known), None), beside=beside)
+        super().__init__(workloads, gpu_request=gpu_request or next(iter(known), None), extra_mounts=extra_mounts)
         self.client = client
-        self.podman = podman.behind(client)
+        self.podman = podman.version_of(client)
 
     def facts(self) -> EngineFacts:
         """Version, GPU support and root directory of the engine."""
-        return engine_facts(self.info, gpu_request=self.gpus_by, podman=self.podman)
+        return engine_facts(self.info, gpu_request=self.gpu_request, podman=self.podman)
 
     def check(self, node: str) -> None:
         """Ping the engine; raises EngineError if it does not answer."""
@@ -222,7 +222,7 @@ class DockerEngine(DockerPlan):
         if self.podman and isinstance(self.workloads, Path):
             podman.refuse_missing_mounts(self.podman, spec)
         api = self.client.api
-        options = docker_options.create_options(spec, self.gpus_by)
+        options = docker_options.create_options(spec, self.gpu_request)
         options["labels"] = signed(spec.labels)
         host = api.create_host_config(**options.pop("host"))
         with as_engine_error():
@@ -257,7 +257,7 @@ class DockerContainer:
         from docker.utils.socket import frames_iter  # noqa: PLC0415 - loaded with the client
 
         splitters = {1: Splitter("stdout"), 2: Splitter("stderr")}
-        with contextlib.suppress(OSError, ValueError):  # let_go() closes the socket
+        with contextlib.suppress(OSError, ValueError):  # close_lease() closes the socket
             for stream, data in frames_iter(self._socket, tty=False):  # type: ignore[no-untyped-call]
                 yield from splitters[stream].feed(data)
         for splitter in splitters.values():
@@ -268,14 +268,14 @@ class DockerContainer:
         with as_engine_error():
             return int(self._exit_reply.json()["StatusCode"])
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Write to the container's stdin; does nothing once it has exited."""
         # For a plain connection the SDK returns a reader around the socket, which can't write; for TLS, the socket itself.
         socket = getattr(self._socket, "_sock", self._socket)
         with contextlib.suppress(OSError, ValueError):
             socket.sendall(line)
 
-    def let_go(self) -> None:
+    def close_lease(self) -> None:
         """Close the connection that holds the lease."""
         with contextlib.suppress(OSError):
             self._socket.close()
@@ -287,7 +287,7 @@ class DockerContainer:
 
     def remove(self) -> None:
         """Close the lease and remove the container with its anonymous volumes; with the last one in the run's network, that network too."""
-        self.let_go()
+        self.close_lease()
         owner.remove(self.client.api, self.identifier)
         if self._network:
             _remove_network(self.client, self._network)

@@ -28,10 +28,10 @@ NO_HOST: Final = "com.docker.network.bridge.inhibit_ipv4"
 Row: TypeAlias = tuple[tuple[str, ...], Mapping[str, Any]]
 
 
-def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str, Any]:
+def create_options(spec: ContainerSpec, gpu_request: GpuRequest | None) -> dict[str, Any]:
     """The spec as arguments of the SDK's `create_container`, with those of `create_host_config` under `host`."""
     host: dict[str, Any] = {}
-    for _, options in _rows(spec, gpus_by):
+    for _, options in _rows(spec, gpu_request):
         for key, value in options.items():
             if isinstance(value, list):
                 host[key] = [*host.get(key, []), *value]
@@ -54,21 +54,21 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
     }
 
 
-def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ...]:
+def docker_run(spec: ContainerSpec, gpu_request: GpuRequest | None) -> tuple[str, ...]:
     """The spec as a command line."""
     return (
         *("docker", "run", "--interactive", "--name", spec.name, "--user", spec.user),
-        *(word for words, _ in _rows(spec, gpus_by) for word in words),
+        *(word for words, _ in _rows(spec, gpu_request) for word in words),
         *_repeated("--label", (f"{key}={value}" for key, value in sorted(spec.labels.items()))),
         *_repeated("--env", (f"{key}={value}" for key, value in sorted(spec.env.items()))),
         *("--entrypoint", spec.argv[0], spec.image, *spec.argv[1:]),
     )
 
 
-def command_line(spec: ContainerSpec, gpus_by: GpuRequest | None) -> str:
+def command_line(spec: ContainerSpec, gpu_request: GpuRequest | None) -> str:
     """Every command that starting the spec takes, one a line: its network (for the first container in it), the container, its link."""
     commands = [_network_create(spec)] if spec.own_network and spec.number == 0 else []
-    commands += [docker_run(each, gpus_by) for each in (spec, *shapers(spec))]
+    commands += [docker_run(each, gpu_request) for each in (spec, *shapers(spec))]
     return "\n".join(map(shlex.join, commands))
 
 
@@ -83,7 +83,7 @@ def _network_create(spec: ContainerSpec) -> tuple[str, ...]:
     return ("docker", "network", "create", "--internal", "--opt", f"{NO_HOST}=true", "--label", label, spec.network)
 
 
-def _rows(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Iterator[Row]:
+def _rows(spec: ContainerSpec, gpu_request: GpuRequest | None) -> Iterator[Row]:
     """Words of the command line, and the same option for `create_host_config`, empty if `create_container` takes it; lists of several rows add up."""
     tmpfs = _tmpfs(spec)
     confined = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
@@ -115,7 +115,7 @@ def _rows(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Iterator[Row]:
     if spec.memory_mib:
         yield ("--memory", f"{spec.memory_mib}m"), {"mem_limit": f"{spec.memory_mib}m"}
     if spec.gpus:
-        yield _gpus(spec, gpus_by)
+        yield _gpus(spec, gpu_request)
     for mount in spec.mounts:
         yield _mount(mount)
 
@@ -129,9 +129,9 @@ def _tmpfs(spec: ContainerSpec) -> dict[str, str]:
     return found
 
 
-def _gpus(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Row:
+def _gpus(spec: ContainerSpec, gpu_request: GpuRequest | None) -> Row:
     indices = [str(gpu) for gpu in spec.gpus]
-    if gpus_by == "cdi":
+    if gpu_request == "cdi":
         names = [f"nvidia.com/gpu={index}" for index in indices]
         return _repeated("--device", names), {"device_requests": [{"driver": "cdi", "device_ids": names}]}
     request = {"driver": "nvidia", "device_ids": indices, "capabilities": [["gpu"]]}

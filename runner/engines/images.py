@@ -130,13 +130,13 @@ def run_confined(
     argv: Sequence[str],
     *,
     network: Literal["host", "none"] = "host",
-    gpus_by: GpuRequest | None = None,
+    gpu_request: GpuRequest | None = None,
     files: str | None = None,
     scratch: str | None = None,
 ) -> str:
     """Run a program as an ordinary user without capabilities, in the machine's network or none; return its stdout, and on failure its stderr too.
 
-    `gpus_by` requests all GPUs in this way; `files` is the path inside at which the machine's whole file system is mounted, read-only; `scratch`
+    `gpu_request` requests all GPUs in this way; `files` is the path inside at which the machine's whole file system is mounted, read-only; `scratch`
     is a path inside that gets a temporary volume on the engine's disk. Raises EngineError if the engine refuses, or after a minute.
     """
     api = client.api
@@ -144,7 +144,7 @@ def run_confined(
         **CONFINED,
         "network_mode": network,
         "pids_limit": 64,
-        "device_requests": _ALL_GPUS[gpus_by] or None,
+        "device_requests": _ALL_GPUS[gpu_request] or None,
         "mounts": [{"Target": files, "Source": "/", "Type": "bind", "ReadOnly": True}] if files else None,
         "log_config": {"type": "json-file"},  # an engine's default driver may keep nothing to read
     }
@@ -174,7 +174,7 @@ def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[s
     Podman would create a missing path; there, a container looks for it in the machine's file system, as any user would see it.
     """
     with as_engine_error():
-        is_podman = podman.behind(client)
+        is_podman = podman.version_of(client)
     if is_podman:
         path = f"/host{place}"
         return run_confined(client, image, ("ls", "-d", path), network="none", files="/host").strip() == path
@@ -197,7 +197,7 @@ class Answer:
     """A registry's answer for a reference: its digest, or in the engine's words why there is none."""
 
     digest: str | None
-    silence: str | None
+    reason: str | None
 
 
 def ask_registry(reference: str) -> Answer:

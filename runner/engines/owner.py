@@ -28,7 +28,7 @@ _PROC: Final = Path("/proc")
 _OWNER: Final = re.compile(r"(?P<place>[0-9a-f-]{36}\.\d+\.\d+)\.(?P<pid>\d{1,9})\.(?P<started>\d+)")
 
 
-def own() -> str | None:
+def this_process() -> str | None:
     """A unique name for this process: boot, namespaces, process id and start time; None if /proc does not show them."""
     host = _host_id()
     try:
@@ -39,7 +39,7 @@ def own() -> str | None:
 
 def signed(labels: Mapping[str, str]) -> dict[str, str]:
     """Labels with this process added as their owner; engines call this, since no plan can know the owner."""
-    mine = own()
+    mine = this_process()
     return {**labels, LABEL_RUNNER: mine} if mine else dict(labels)
 
 

@@ -22,7 +22,7 @@ STEP: Final = "start Docker and set DOCKER_HOST to its socket, or use ENGINE=ven
 _DEPENDENTS: Final = re.compile(r"has dependent containers which must be removed before it: ([0-9a-f, ]+)")
 
 
-def behind(client: DockerClient) -> str | None:
+def version_of(client: DockerClient) -> str | None:
     """Podman's name and version if it serves Docker's API, such as `Podman 4.3.1`; None for Docker itself.
 
     Raises:

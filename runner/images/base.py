@@ -76,12 +76,12 @@ def ensure_base(
     if found:
         return found
     if way is None:
-        silence = ask_registry(base.registry.pinned).silence
-        if silence is not None:
+        reason = ask_registry(base.registry.pinned).reason
+        if reason is not None:
             report(
-                f"no registry has {base.registry.image} ({silence}); making Debian {base.suite} from this machine's mirror"
+                f"no registry has {base.registry.image} ({reason}); making Debian {base.suite} from this machine's mirror"
             )
-        way = "registry" if silence is None else "mirror"
+        way = "registry" if reason is None else "mirror"
     if way == "registry":
         return _from_registry(base, client, base_dockerfile(root, base), cache, report)
     return _from_mirror(base, client, cache, report, refresh=refresh)

@@ -14,8 +14,8 @@ from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 from runner.engines import process
 from runner.engines.base import EngineRefusedError
-from runner.engines.boxes import PASSED
-from runner.engines.command import passed
+from runner.engines.boxes import INHERITED
+from runner.engines.command import inherited_env
 from runner.engines.images import find_image
 from runner.engines.process import CommandError
 from runner.images.spec import ImageSpec, Software
@@ -206,7 +206,7 @@ def find_host_python() -> HostPython | None:
     The suite's own environment is skipped, unless a framework is installed in it, which shows that it is not the suite's alone. The Python is
     queried in the environment that jobs see, so that they find the same software.
     """
-    environment = {**passed(PASSED), "HOME": HOME}
+    environment = {**inherited_env(INHERITED), "HOME": HOME}
     for path in process.on_path("python3"):
         try:
             output = process.run([str(path), "-c", _PROBE], env=environment, cwd=Path("/"), timeout_s=_PROBE_TIMEOUT_S)

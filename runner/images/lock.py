@@ -210,8 +210,8 @@ def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
     name = _container_name(image)
     known = image.digest or _locked_digest(image)
     answer = ask_registry(name)
-    if answer.silence:
-        report(f"{name}: its registry does not answer ({answer.silence}); its digest remains {known or 'unknown'}")
+    if answer.reason:
+        report(f"{name}: its registry does not answer ({answer.reason}); its digest remains {known or 'unknown'}")
     if known and answer.digest and known != answer.digest:
         raise RequestError(
             f"{name} is {answer.digest} in its registry and {known} here: the tag was moved; to accept that, remove {image.lock_path} and any "
@@ -246,17 +246,17 @@ def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str]
         raise RequestError(f"{image.name} can't be built: {why}")
     if image_id(client, wanted):
         return
-    silence = ask_registry(wanted).silence
-    if silence is None:
+    reason = ask_registry(wanted).reason
+    if reason is None:
         report(f"pulling {wanted}")
         try:
             pull_image(client, wanted)
         except EngineError as error:
-            silence = str(error)
+            reason = str(error)
         else:
             return
     raise RequestError(
-        f"{wanted}, the base of {image.name}, is not in the engine, and its registry does not provide it ({silence}); bring the image "
+        f"{wanted}, the base of {image.name}, is not in the engine, and its registry does not provide it ({reason}); bring the image "
         f"with `dlscale images load` from a machine that has it, or ask for another version"
     )
 

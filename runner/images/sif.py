@@ -115,7 +115,7 @@ def _unpack(archive: Path, where: Path) -> Iterator[Path]:
     for stale in where.glob(f"{stem}*.tar"):
         if owner.state(stale.stem.removeprefix(stem)) == "gone":
             stale.unlink(missing_ok=True)
-    tar = where / f"{stem}{owner.own() or os.getpid()}.tar"
+    tar = where / f"{stem}{owner.this_process() or os.getpid()}.tar"
     try:
         with gzip.open(archive, "rb") as packed, tar.open("wb") as file:
             shutil.copyfileobj(packed, file, 2**20)

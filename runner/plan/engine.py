@@ -41,7 +41,7 @@ def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
         return EngineChoice("docker", None)  # every host has Docker
     if request.command:
         with closing(docker.connect_or_refuse()) as client:
-            return EngineChoice("docker", None, podman.behind(client))
+            return EngineChoice("docker", None, podman.version_of(client))
     if cluster.kind == "emulated":
         asked = "docker"
     if asked in (("venv", "pyxis") if reaches else BARE_ENGINES):
@@ -70,4 +70,4 @@ def _docker(asked: EngineName | None) -> EngineChoice:
             ) from error
         return EngineChoice("venv", str(error))
     with closing(client):
-        return EngineChoice("docker", None, podman.behind(client))
+        return EngineChoice("docker", None, podman.version_of(client))

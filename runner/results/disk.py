@@ -72,7 +72,7 @@ class AppendOnly:
 @contextmanager
 def draft(path: Path) -> Iterator[Path]:
     """Yield a draft that replaces `path` at the end of the block; on failure `path` is unchanged and the draft removed."""
-    temporary = path.with_name(f".{path.name}.{owner.own() or os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{owner.this_process() or os.getpid()}")
     try:
         yield temporary
         temporary.replace(path)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from runner.analysis.grading.failures import explain
 from runner.core.container_spec import BEAT_S, SILENCE_S, ContainerSpec
 from runner.core.record import Status
-from runner.engines.base import AHEAD, Container, Engine, EngineError, Line, NodeGoneError
+from runner.engines.base import QUEUE_LENGTH, Container, Engine, EngineError, Line, NodeGoneError
 from runner.plan.launch import horovod
 from runner.plan.launch.job import Job
 
@@ -58,7 +58,9 @@ class ContainerGroup:
 
     nodes: Mapping[str, str]
     containers: dict[str, Container] = field(default_factory=dict)
-    output: queue.Queue[tuple[str, Line | int | Lost]] = field(default_factory=lambda: queue.Queue(maxsize=AHEAD))
+    output: queue.Queue[tuple[str, Line | int | Lost]] = field(
+        default_factory=lambda: queue.Queue(maxsize=QUEUE_LENGTH)
+    )
     tails: dict[str, deque[str]] = field(default_factory=dict)
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_events: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class ContainerGroup:
                     raise Stop("failed", f"{engine} would not start {spec.name}: {error}") from error
                 self.follow(container)
                 if spec.keys:
-                    container.tell(keys[spec.name])
+                    container.send(keys[spec.name])
 
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
             for wave in ([s for s in specs if s.role == "daemon"], [s for s in specs if s.role != "daemon"]):
@@ -122,7 +124,7 @@ class ContainerGroup:
         def beat() -> None:
             while not self.finished.wait(BEAT_S):
                 for container in tuple(self.containers.values()):
-                    container.tell(HEARTBEAT)
+                    container.send(HEARTBEAT)
 
         def watch(node: str, engine: Engine) -> None:
             missed = 0
@@ -158,7 +160,10 @@ class ContainerGroup:
         self.finished.set()
         lost = [container for name, container in self.containers.items() if self.nodes[name] in self.lost]
         others = [container for container in reversed(self.containers.values()) if container not in lost]
-        for calls in ([*(one.let_go for one in lost), *(one.stop for one in others)], [one.remove for one in others]):
+        for calls in (
+            [*(one.close_lease for one in lost), *(one.stop for one in others)],
+            [one.remove for one in others],
+        ):
             ends = [threading.Thread(target=call) for call in calls]
             for end in ends:
                 end.start()

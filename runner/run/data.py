@@ -18,7 +18,7 @@ from runner.core.dataset import PACKED_FOR
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.trial import Dataset
-from runner.engines.base import Engine, give
+from runner.engines.base import Engine, grant_write
 from runner.engines.environment import ensure_environment
 from runner.engines.process import CommandError, follow
 from runner.plan.discovery import WORKLOADS
@@ -107,7 +107,7 @@ def pack(
             labels={LABEL_RUN: run_id, LABEL_ROLE: "tool"},
         )
         try:
-            give(draft, spec.user)
+            grant_write(draft, spec.user)
             run_tool(engine, spec, say)
             draft.replace(target.parent)
         finally:

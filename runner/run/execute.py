@@ -25,7 +25,7 @@ from runner.core.interrupts import Stopped
 from runner.core.record import Outcome, Status
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, Trial
-from runner.engines.base import CUT, Engine, EngineError, Line
+from runner.engines.base import TRUNCATED, Engine, EngineError, Line
 from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
 from runner.run.dialects.base import DialectError, Reader
@@ -62,11 +62,11 @@ class Limits:
             return cls(request.profile_timeout_s, silence_s, flag="--profile-timeout")
         return cls(request.timeout_s, silence_s)
 
-    def check(self, now: float, *, started: float, heard: float) -> None:
+    def check(self, now: float, *, started: float, last_output: float) -> None:
         """Stop the run if the time since its start, or since its last output, exceeds the limit."""
         if now - started > self.wall_s:
             raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer {self.flag} if the job needs it")
-        if now - heard > self.silence_s:
+        if now - last_output > self.silence_s:
             raise Stop(
                 "silent", f"no output for {self.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout"
             )
@@ -130,7 +130,7 @@ class Output:
     def line(self, name: str, line: Line, *, received: float) -> None:
         """Process one physical line, and ignore signs of life. Raises Stop if an event in it breaks the contract, or its reader refuses it."""
         if line.whole:
-            if line.text.endswith(CUT):
+            if line.text.endswith(TRUNCATED):
                 self.cut.add(name)
             with _ends_the_run():
                 for text in self.assemblers[name, line.stream].feed(line.text):
@@ -247,7 +247,7 @@ def _follow(
         if now - last_check > WRITE_CHECK_S:
             output.writer.check()
             last_check = now
-        limits.check(now, started=started, heard=last_output)
+        limits.check(now, started=started, last_output=last_output)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
             remaining = ", ".join(sorted(awaited - set(group.exit_codes)))
             raise Stop("failed", f"{remaining} did not end although every worker had")

@@ -114,7 +114,7 @@ class _Sampler:
     def _send_heartbeats(self, finished: threading.Event) -> None:
         while not finished.wait(BEAT_S):
             if self._container:
-                self._container.tell(HEARTBEAT)
+                self._container.send(HEARTBEAT)
 
     def _run(self) -> None:
         try:

@@ -103,7 +103,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     elif isinstance(image, ImageSpec) and resources.engine.name != "docker":
         describer = CommandEngine(resources.cluster.way, _box(image, resources), version=None)
     else:
-        describer = DockerEngine(docker.connect(), WORKLOADS, beside=image.mounts)
+        describer = DockerEngine(docker.connect(), WORKLOADS, extra_mounts=image.mounts)
     return Prepared(
         describer=describer,
         engines={},
@@ -132,9 +132,9 @@ def _unpacked(resources: AnyResources) -> Dataset | None:
     return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
 
 
-def _samplers(way: Way, nodes: Iterable[str], *, heard: dict[str, float] | None = None) -> Samplers:
-    """Samplers in the runner's own Python, which nodes that are reached by a command line see too; `heard` is shared with the job's engine."""
-    engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None, heard=heard)
+def _samplers(way: Way, nodes: Iterable[str], *, last_output: dict[str, float] | None = None) -> Samplers:
+    """Samplers in the runner's own Python, which nodes that are reached by a command line see too; `last_output` is shared with the job's engine."""
+    engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None, last_output=last_output)
     return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
 
@@ -157,7 +157,7 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     engines: dict[str, Engine] = {}
     for seen in surveyed:
         with engine_errors(seen.docker):
-            engines[seen.host.name] = DockerEngine(seen.docker.client, volume, gpus_by=seen.engine.gpu_request)
+            engines[seen.host.name] = DockerEngine(seen.docker.client, volume, gpu_request=seen.engine.gpu_request)
     prepared = Prepared(
         describer=DockerPlan(volume),
         engines=engines,
@@ -205,7 +205,7 @@ def _on_command_nodes(resources: AnyResources, shown: Progress, *, started: floa
         image_used=used,
         runs=runs,
         data=resources.data,
-        samplers=_samplers(resources.cluster.way, nodes, heard=engine.heard),
+        samplers=_samplers(resources.cluster.way, nodes, last_output=engine.last_output),
         seconds=time.monotonic() - started,
     )
 
@@ -225,7 +225,7 @@ def _local_engine(resources: AnyResources, shown: Progress) -> tuple[Engine, Ima
         return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, runs
     client = docker.connect()
     used = _ensure_image(resources, client, shown)
-    return DockerEngine(client, WORKLOADS, beside=image.mounts), used, used.reference
+    return DockerEngine(client, WORKLOADS, extra_mounts=image.mounts), used, used.reference
 
 
 def _box(image: ImageSpec, resources: AnyResources) -> Box:

@@ -20,7 +20,7 @@ from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, paced, title
-from runner.engines.base import give
+from runner.engines.base import grant_write
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import image_label
 from runner.plan.layout import Launch, Prepared, lay_out
@@ -293,7 +293,7 @@ def make_writable(mounts: Iterable[Mount], *, user: str) -> None:
         if not one.read_only:
             store = Path(one.source)
             store.mkdir(mode=0o700, parents=True, exist_ok=True)
-            give(store, user)
+            grant_write(store, user)
 
 
 def run_name(matrix: str, trial: AnyTrial) -> str:

@@ -22,7 +22,7 @@ from runner.cluster.machine.local_node import PORTS
 from runner.cluster.slurm import Allocation
 from runner.core.errors import RequestError
 from runner.engines.base import EngineFacts
-from runner.engines.command import passed
+from runner.engines.command import inherited_env
 from runner.engines.process import CommandError, run
 from runner.engines.ways import EXPORTED, Ssh, Way
 
@@ -57,7 +57,7 @@ class CommandReach:
 
     def command(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
         """A command's output there; raises CommandError."""
-        env = passed((*EXPORTED, *self.way.env_names))
+        env = inherited_env((*EXPORTED, *self.way.env_names))
         return run(self.way.reach(self.node, argv), env=env, timeout_s=patience_s)
 
     def run(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
@@ -100,7 +100,7 @@ def by_ssh(hosts: Sequence[Host]) -> tuple[CommandReach, ...]:
     def error_sentence(host: Host) -> Callable[[CommandError], str]:
         return lambda error: ssh_sentence(host, error.stderr)
 
-    way = Ssh({host.name: login(host) for host in hosts}, passed(EXPORTED))
+    way = Ssh({host.name: login(host) for host in hosts}, inherited_env(EXPORTED))
     facts = EngineFacts(name="ssh", available=True)
     return tuple(CommandReach(way, host, "over ssh", error_sentence(host), facts) for host in hosts)
 

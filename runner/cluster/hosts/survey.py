@@ -329,7 +329,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     """Survey one host, by a container of an image with Python that its engine has; raises RequestError if that fails."""
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
-        podman_version = podman.behind(connection.client)
+        podman_version = podman.version_of(connection.client)
         gpu_request, output, no_gpus = _snapshot(connection, info, reference)
     found = read_snapshot(connection.host.name, output)
     keys = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
@@ -351,7 +351,7 @@ def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> t
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
     for request in docker.gpu_requests(info, local=False):
         try:
-            output = run_confined(connection.client, reference, (*argv, *packed_pynvml()), gpus_by=request)
+            output = run_confined(connection.client, reference, (*argv, *packed_pynvml()), gpu_request=request)
         except EngineRefusedError as error:
             no_gpus = f"its engine provides none ({error})"
         else:

@@ -29,7 +29,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
     assert settings is not None  # noqa: S101 - the plan sets it for this strategy
     tuning = {"fusion-threshold-mb": settings.fusion_threshold_mib, "cycle-time-ms": settings.cycle_time_ms}
     argv = (
-        job.site.beside_python("horovodrun"),
+        job.site.program_path("horovodrun"),
         f"--{settings.controller}",
         f"--num-proc={trial.processes}",
         *_hosts(job),

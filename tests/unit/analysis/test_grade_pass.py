@@ -107,7 +107,7 @@ def test_a_pass_has_its_own_time_limit_and_names_the_option():
     assert Limits.of(request, ONE.measured) == Limits(wall_s=3600, silence_s=30, flag="--timeout")
     limits = Limits.of(request, ONE)
     with pytest.raises(Stop, match="no end after 60 s; give a longer --profile-timeout if the job needs it"):
-        limits.check(61, started=0, heard=61)
+        limits.check(61, started=0, last_output=61)
 
 
 def test_the_frameworks_log_is_not_parsed_in_a_pass():

@@ -24,11 +24,11 @@ def test_heartbeats_reach_a_container_and_its_end_is_no_error(behind_tls):
     with near, far:
         attached = near if behind_tls else socket.SocketIO(near, "rwb")
         container = DockerContainer(None, SPEC, "id", attached, None)
-        container.tell(b"\n")
+        container.send(b"\n")
         assert far.recv(8) == b"\n"
         far.close()
-        container.tell(b"\n")
-        container.tell(b"\n")  # the far end is closed: no error
+        container.send(b"\n")
+        container.send(b"\n")  # the far end is closed: no error
 
 
 class Api:

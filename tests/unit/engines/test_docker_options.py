@@ -26,11 +26,11 @@ def test_a_job_has_no_capabilities_and_a_read_only_root():
     assert docker_options.create_options(SINGLE, None)["user"] == "10001:10001"
 
 
-@pytest.mark.parametrize("gpus_by", ["nvidia", "cdi"])
-def test_the_printed_command_line_creates_the_same_container(gpus_by):
+@pytest.mark.parametrize("gpu_request", ["nvidia", "cdi"])
+def test_the_printed_command_line_creates_the_same_container(gpu_request):
     """Rights, limits and mounts come from one table; the other options do not."""
-    options = docker_options.create_options(GPU, gpus_by)
-    argv = docker_options.docker_run(GPU, gpus_by)
+    options = docker_options.create_options(GPU, gpu_request)
+    argv = docker_options.docker_run(GPU, gpu_request)
     named = {flag: argv[argv.index(f"--{flag}") + 1] for flag in ("name", "user", "entrypoint")}
     assert named == {"name": options["name"], "user": options["user"], "entrypoint": options["entrypoint"][0]}
     assert {argv[i + 1] for i, word in enumerate(argv) if word == "--env"} == {
@@ -41,9 +41,9 @@ def test_the_printed_command_line_creates_the_same_container(gpus_by):
     (mount,), (request,) = types["Mounts"], types["DeviceRequests"]
     assert argv[argv.index("--mount") + 1] == f"type=bind,source={mount['Source']},target={mount['Target']},readonly"
     assert mount["ReadOnly"] is True
-    word = {"nvidia": ("--gpus", '"device=0"'), "cdi": ("--device", "nvidia.com/gpu=0")}[gpus_by]
+    word = {"nvidia": ("--gpus", '"device=0"'), "cdi": ("--device", "nvidia.com/gpu=0")}[gpu_request]
     assert word in pairwise(argv)
-    asked = {"nvidia": ("nvidia", ["0"], [["gpu"]]), "cdi": ("cdi", ["nvidia.com/gpu=0"], [])}[gpus_by]
+    asked = {"nvidia": ("nvidia", ["0"], [["gpu"]]), "cdi": ("cdi", ["nvidia.com/gpu=0"], [])}[gpu_request]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == asked
     assert (types["Memory"], types["CpusetCpus"], types["PidsLimit"], types["ShmSize"]) == (
         int(argv[argv.index("--memory") + 1].removesuffix("m")) * 2**20,

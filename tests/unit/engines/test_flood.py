@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.engines.base import AHEAD, CUT, LONGEST
+from runner.engines.base import LONGEST, QUEUE_LENGTH, TRUNCATED
 
 ROOT = Path(__file__).parents[3]
 MEBI = 2**20
@@ -66,7 +66,7 @@ def test_an_endless_line_is_cut_and_marked(hear):
     """300 MB in one line took 300 MB, with each read joined to all previous ones."""
     took, reason, log = hear("import os, sys\nfor _ in range(1200): os.write(1, b'x' * 65536)\nsys.exit(3)")
     assert took < ROOM_MIB
-    assert log.read_text() == "x" * LONGEST + CUT + "\n"
+    assert log.read_text() == "x" * LONGEST + TRUNCATED + "\n"
     assert re.match(r"failed w0 w0: exit code 3.*; it last said: x+$", reason)
 
 
@@ -81,5 +81,5 @@ def test_countless_lines_are_kept_on_disk_only(hear):
 def test_many_long_lines_block_the_program_instead_of_filling_memory(hear):
     """Two queues could hold five hundred lines each, of 1 MiB."""
     took, _, log = hear("import os\nfor _ in range(300): os.write(1, b'x' * 999_999 + b'\\n')")
-    assert took < ROOM_MIB + AHEAD
+    assert took < ROOM_MIB + QUEUE_LENGTH
     assert log.stat().st_size == 300 * 1_000_000

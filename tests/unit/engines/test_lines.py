@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engines.base import CUT, LONGEST, Splitter
+from runner.engines.base import LONGEST, TRUNCATED, Splitter
 
 
 def texts(*pieces):
@@ -45,6 +45,6 @@ def test_an_endless_line_is_cut_and_takes_bounded_memory(megabytes):
     (line,) = (found for found in splitter.feed(b"\nnext") if found.whole)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert line.text == "x" * LONGEST + CUT
+    assert line.text == "x" * LONGEST + TRUNCATED
     assert peak < 8 * LONGEST
     assert [found.text for found in splitter.close()] == ["next"]

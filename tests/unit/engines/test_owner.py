@@ -13,7 +13,7 @@ from examples import ROOT
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 from runner.engines import owner
 
-WAITS = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runner.engines.owner import own; print(own(), flush=True); input()"
+WAITS = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runner.engines.owner import this_process; print(this_process(), flush=True); input()"
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def changed(text, place, value):
 
 
 def test_a_runner_is_alive_until_it_is_killed(other):
-    assert owner.state(owner.own()) == "alive"
+    assert owner.state(owner.this_process()) == "alive"
     assert owner.state(other.owner) == "alive"
-    assert other.owner != owner.own()
-    assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run", LABEL_RUNNER: owner.own()}
+    assert other.owner != owner.this_process()
+    assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run", LABEL_RUNNER: owner.this_process()}
     assert owner.state(changed(other.owner, -1, "1")) == "gone"  # its process id was reused
     other.kill()
     os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
@@ -74,16 +74,16 @@ def test_a_proc_that_hides_processes_makes_their_state_unknown(other, monkeypatc
     def hidden(pid):
         raise FileNotFoundError
 
-    here = owner.own()
+    here = owner.this_process()
     monkeypatch.setattr(owner, "_process_stat", hidden)
     assert owner.state(other.owner) == "unknown"
     assert owner.state(here) == "unknown"
-    assert owner.own() is None
+    assert owner.this_process() is None
 
 
 def test_with_the_proc_of_another_namespace_there_is_no_owner(other, monkeypatch):
     """`unshare --pid` alone keeps the outer /proc, in which this process has another id."""
     monkeypatch.setattr(owner, "os", types.SimpleNamespace(getpid=lambda: os.getpid() + 1, kill=os.kill))
-    assert owner.own() is None
+    assert owner.this_process() is None
     assert owner.state(other.owner) == "unknown"
     assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run"}

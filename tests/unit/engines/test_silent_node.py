@@ -63,13 +63,13 @@ def test_a_silent_node_is_reached_again_and_is_gone_if_that_fails(engine, link, 
 
 
 def test_output_of_any_container_counts_even_of_another_engines(engine, monkeypatch):
-    sampler = CommandEngine(engine.way, engine.box, version=None, heard=engine.heard)
+    sampler = CommandEngine(engine.way, engine.box, version=None, last_output=engine.last_output)
     argv = (sys.executable, "-c", "print('one', flush=True); input()")
     spec = ContainerSpec(name="s", node="n2", role="worker", image="none", argv=argv, env={}, user="0:0", labels={})
     container = sampler.start(spec)
-    before = sampler.heard.get("n2")
+    before = sampler.last_output.get("n2")
     lines = container.lines()
     assert next(lines).text == "one"
-    assert engine.heard["n2"] > (before or 0)
-    container.tell(b"\n")
+    assert engine.last_output["n2"] > (before or 0)
+    container.send(b"\n")
     container.remove()

@@ -103,7 +103,7 @@ def test_podman_loads_an_image_that_is_missing_or_of_another_lock():
 def test_the_tar_of_a_killed_runner_is_removed_unless_it_ran_on_another_machine():
     """It is as large as the image, and nothing else would remove it."""
     archive()
-    place, mine, started = owner.own().rsplit(".", 2)
+    place, mine, started = owner.this_process().rsplit(".", 2)
     gone, unknown = (f"{place}.{mine}.{int(started) - 1}", f"{'0' * 8}{place[8:]}.{mine}.{started}")
     tars = [sif.folder(IMAGE) / f"x.tar-{runner}.tar" for runner in (gone, unknown)]
     for path in tars:

@@ -184,11 +184,11 @@ def _words(argv):
     return lines
 
 
-def on_file(name, job, gpus_by, *, named=False):
+def on_file(name, job, gpu_request, *, named=False):
     """The golden file of a job, and its current command lines; if `named`, each follows a line with its node."""
     lines = "".join(
         (f"# {spec.node}\n" if named else "")
-        + " \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by)))
+        + " \\\n  ".join(_words(docker_options.docker_run(spec, gpu_request)))
         + "\n\n"
         for spec in launch(job)
     )

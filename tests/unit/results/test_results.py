@@ -482,4 +482,4 @@ def test_drafts_of_killed_runners_are_removed_and_others_kept(tmp_path):
         assert len(list(tmp_path.rglob(".*"))) == 5
         remove_left(tmp_path)
         assert set(tmp_path.rglob(".*")) == {run / ".hidden", elsewhere, own}
-        assert own.name.endswith(owner.own())
+        assert own.name.endswith(owner.this_process())
