@@ -51,15 +51,15 @@ class Cluster:
         """Whether its nodes are, or may be, machines other than the runner's."""
         return self.kind in ("hosts", "commands")
 
-    def ended(self, *, told: bool) -> Ending | None:
-        """How the job that holds the nodes ended, or is about to if the runner was `told` to end; None while they are available."""
-        return self.allocation.ended(told=told) if self.allocation else None
+    def ended(self, *, signalled: bool) -> Ending | None:
+        """How the job that holds the nodes ended, or is about to if the runner was told to end (`signalled`); None while they are available."""
+        return self.allocation.ended(signalled=signalled) if self.allocation else None
 
-    def lacks_a_node(self) -> bool:
+    def node_unreachable(self) -> bool:
         """Whether a node of a Slurm job can no longer be reached, which Slurm itself may not notice for minutes."""
-        from runner.cluster.hosts.survey import at_once  # noqa: PLC0415 - loads what only hosts need
+        from runner.cluster.hosts.survey import ask_all  # noqa: PLC0415 - loads what only hosts need
 
-        answers = at_once(lambda reach: reach.run(("true",)), self.reaches) if self.allocation else ()
+        answers = ask_all(lambda reach: reach.run(("true",)), self.reaches) if self.allocation else ()
         return any(isinstance(answer, RequestError) for answer in answers)
 
     @property
@@ -104,14 +104,14 @@ class Cluster:
             for placed in placement
         )
 
-    def apart(self, placement: Sequence[Placed]) -> str | None:
+    def connectivity_fault(self, placement: Sequence[Placed]) -> str | None:
         """Check after a failed run whether its hosts reach each other on its wires; if not, a sentence on which one is at fault."""
-        from runner.cluster.hosts.connectivity import NodeEnd, explain, reach  # noqa: PLC0415 - loads what only hosts need
+        from runner.cluster.hosts.connectivity import NodeEnd, check_pairs, explain  # noqa: PLC0415 - loads what only hosts need
 
         by_name = self._by_name
         wired = [(by_name[placed.node], placed.wire) for placed in placement if placed.node in by_name and placed.wire]
         ends = [NodeEnd(wire.iface, wire.address) for _, wire in wired]
-        return explain(reach([host for host, _ in wired], ends))
+        return explain(check_pairs([host for host, _ in wired], ends))
 
     @property
     def _by_name(self) -> Mapping[str, Surveyed]:

@@ -47,8 +47,8 @@ class Allocation:
         """How its nodes are reached."""
         return Step(self.job)
 
-    def ended(self, *, told: bool) -> Ending | None:
-        """How it ended, or is about to if the runner was `told` to end; None while it continues.
+    def ended(self, *, signalled: bool) -> Ending | None:
+        """How it ended, or is about to if the runner was told to end (`signalled`); None while it continues.
 
         Waits up to `_COMPLETING_S` while Slurm is ending the job, unless this process is part of the job.
         """
@@ -64,7 +64,7 @@ class Allocation:
             time.sleep(_POLL_S)
         state = fields.get("JobState", "UNKNOWN")
         if state in _ACTIVE:
-            return self._time_limit() if told else None
+            return self._time_limit() if signalled else None
         lost = self._lost() if state in ("NODE_FAIL", "COMPLETING") else ()
         return ending(self.job, final_state(fields, lost) if state == "COMPLETING" else state, fields, lost=lost)
 

@@ -22,11 +22,11 @@ from runner.cluster.doctor import (
     refused,
     to_json,
 )
-from runner.cluster.hosts.connectivity import NodeEnd, end_of, reach
+from runner.cluster.hosts.connectivity import NodeEnd, check_pairs, end_of
 from runner.cluster.hosts.endpoint import connect, engine_errors
 from runner.cluster.hosts.model import Hosts, load_hosts
 from runner.cluster.hosts.supply import is_same
-from runner.cluster.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
+from runner.cluster.hosts.survey import Surveyed, ask_all, examine, refusals, supply_base
 from runner.cluster.machine.local_node import inspect_local, take_vitals
 from runner.core.cache import cache_dir
 from runner.core.console import open_console
@@ -129,7 +129,7 @@ def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -
     with contextlib.ExitStack() as undo:
         say(f"asking {', '.join(host.name for host in hosts.hosts)}")
         reachable = []
-        for host, answer in zip(hosts.hosts, at_once(connect, hosts.hosts), strict=True):
+        for host, answer in zip(hosts.hosts, ask_all(connect, hosts.hosts), strict=True):
             if isinstance(answer, RequestError):
                 found.append(refused(host.name, str(answer)))
                 continue
@@ -139,7 +139,7 @@ def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -
             except RequestError as error:
                 found.append(refused(host.name, str(error)))
         seen = []
-        for (connection, _), answered in zip(reachable, at_once(lambda one: examine(*one), reachable), strict=True):
+        for (connection, _), answered in zip(reachable, ask_all(lambda one: examine(*one), reachable), strict=True):
             if isinstance(answered, RequestError):
                 found.append(refused(connection.host.name, str(answered)))
             else:
@@ -162,7 +162,7 @@ def _connectivity_findings(seen: Sequence[Surveyed], wire: str | None, say: Call
     if len(connectable) > 1:
         say(f"letting {', '.join(one.host.name for one, _ in connectable)} reach each other")
     interfaces = {one.host.name: end.iface for one, end in connectable}
-    probes = reach([one for one, _ in connectable], [end for _, end in connectable])
+    probes = check_pairs([one for one, _ in connectable], [end for _, end in connectable])
     return (*found, *pair_findings(probes, interfaces))
 
 

@@ -94,7 +94,7 @@ class TrialRunner:
                 break
             cluster = self.resources.cluster
             if any(record.outcome.status != "ok" for _, record in done) and (
-                cluster.ended(told=False) or cluster.lacks_a_node()
+                cluster.ended(signalled=False) or cluster.node_unreachable()
             ):
                 break
             if self.stopped.by:
@@ -203,11 +203,11 @@ def with_cause(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) 
     """Return the outcome; if the scheduler or the nodes know why the run did not succeed, their explanation comes before its reason."""
     if outcome.status == "ok":
         return outcome
-    if ending := cluster.ended(told=outcome.status == "interrupted"):
+    if ending := cluster.ended(signalled=outcome.status == "interrupted"):
         return outcome.model_copy(update={"status": ending.status, "reason": f"{ending.sentence}; {outcome.reason}"})
     named = outcome.status == "interrupted" or outcome.lost
-    if not named and placement and (apart := cluster.apart(placement)):
-        return outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
+    if not named and placement and (fault := cluster.connectivity_fault(placement)):
+        return outcome.model_copy(update={"reason": f"{fault}; {outcome.reason}"})
     return outcome
 
 

@@ -18,7 +18,7 @@ from commands import to_its_end
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
-from runner.cluster.hosts.connectivity import end_of, explain, reach
+from runner.cluster.hosts.connectivity import check_pairs, end_of, explain
 from runner.cluster.hosts.endpoint import base_image, connect
 from runner.cluster.hosts.model import load_hosts
 from runner.cluster.hosts.supply import programs, supply_image
@@ -97,17 +97,19 @@ def test_every_pair_of_hosts_connects_and_the_doctor_says_so(rig, here):
 
 def test_a_second_interface_is_checked_separately(rig, nodes):
     found = nodes(3)
-    assert reach(found, [end_of(one, "eth1") for one in found]) == ()
+    assert check_pairs(found, [end_of(one, "eth1") for one in found]) == ()
     rig.cut_link(N2, "eth1")
-    assert explain(reach(found, [end_of(one, "eth1") for one in found])).startswith("n2: its interface eth1 is down")
-    assert reach(found, [end_of(one, "eth0") for one in found]) == ()
+    assert explain(check_pairs(found, [end_of(one, "eth1") for one in found])).startswith(
+        "n2: its interface eth1 is down"
+    )
+    assert check_pairs(found, [end_of(one, "eth0") for one in found]) == ()
 
 
 def test_an_engine_at_a_socket_survives_a_cut_link_and_reports_it(rig, nodes):
     """The engine is still reachable, so that the interface itself can be checked."""
     found = nodes(3, way="unix")
     rig.cut_link(N2)
-    said = explain(reach(found, [end_of(one, None) for one in found]))
+    said = explain(check_pairs(found, [end_of(one, None) for one in found]))
     assert said == "n2: its interface eth0 is down, so n1, n3 can't reach it"
 
 
@@ -144,7 +146,7 @@ def test_a_stopped_engine(rig, way):
 def test_an_engine_that_dies_between_survey_and_check_is_named(rig, nodes):
     found = nodes(3)
     rig.kill_engine(N1)
-    said = explain(reach(found, [end_of(one, None) for one in found]))
+    said = explain(check_pairs(found, [end_of(one, None) for one in found]))
     # The survey's open connection may break before the tunnel reports that nobody listens at its end.
     assert said.startswith(("n1: no engine listens at ", "n1: its engine closed the connection ")), said
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from runner.cluster.hosts.endpoint import login, ssh_sentence
 from runner.cluster.hosts.model import Claims, Host
-from runner.cluster.hosts.survey import Clock, Surveyed, at_once, check, packed_pynvml, read_snapshot, require_all
+from runner.cluster.hosts.survey import Clock, Surveyed, ask_all, check, packed_pynvml, read_snapshot, require_all
 from runner.cluster.machine import snapshot
 from runner.cluster.machine.local_node import PORTS
 from runner.cluster.slurm import Allocation
@@ -109,7 +109,7 @@ def survey(reaches: Sequence[CommandReach], say: Callable[[str], None]) -> tuple
     """Survey what a job may use of every node. Raises RequestError if one does not answer or see the suite, lacks what its list claims, or has a wrong clock."""
     names = [reach.node for reach in reaches]
     say(f"asking {', '.join(names)} {reaches[0].place}")
-    found = require_all(names, at_once(_examine, reaches))
+    found = require_all(names, ask_all(_examine, reaches))
     check(found)
     return found
 
@@ -119,7 +119,7 @@ def check_shared(reaches: Sequence[CommandReach], *, out: Path, files: Sequence[
     probe = out / f".seen-{uuid.uuid4().hex}"
     try:
         probe.touch()
-        answers = at_once(lambda reach: reach.check_visible([probe, *files]), reaches)
+        answers = ask_all(lambda reach: reach.check_visible([probe, *files]), reaches)
     except OSError as error:
         raise RequestError(f"{out}: can't be written ({error.strerror}); give another directory with OUT") from error
     finally:

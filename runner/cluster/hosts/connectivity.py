@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from runner.cluster.hosts import connectivity_probe
-from runner.cluster.hosts.survey import Surveyed, at_once
+from runner.cluster.hosts.survey import Surveyed, ask_all
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 
@@ -61,13 +61,13 @@ def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
     return NodeEnd(iface, address)
 
 
-def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreachable, ...]:
+def check_pairs(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreachable, ...]:
     """Let surveyed nodes, each with its end of the wire, call each other concurrently; empty if all answer."""
     if len(surveyed) < 2:  # noqa: PLR2004 - a pair
         return ()
     by_name = {seen.host.name: (seen, end) for seen, end in zip(surveyed, ends, strict=True)}
     places = {name: (end.address, seen.node.ports[-1]) for name, (seen, end) in by_name.items()}
-    replies = at_once(lambda name: _probe(*by_name[name], places), tuple(by_name))
+    replies = ask_all(lambda name: _probe(*by_name[name], places), tuple(by_name))
     answers = {
         name: _Answer(state=None, trouble=str(answer), results={}) if isinstance(answer, RequestError) else answer
         for name, answer in zip(by_name, replies, strict=True)

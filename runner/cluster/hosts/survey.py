@@ -243,13 +243,13 @@ def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
     names = [host.name for host in hosts.hosts]
     say(f"asking {', '.join(names)}")
     with contextlib.ExitStack() as undo:
-        answers = at_once(connect, hosts.hosts)
+        answers = ask_all(connect, hosts.hosts)
         for answer in answers:
             if isinstance(answer, Connection):
                 undo.callback(answer.close)
         connections = require_all(names, answers)
         reference = supply_base(connections, say)
-        found = require_all(names, at_once(lambda connection: examine(connection, reference), connections))
+        found = require_all(names, ask_all(lambda connection: examine(connection, reference), connections))
         check(found)
         undo.pop_all()
         return found
@@ -287,7 +287,7 @@ def refusals(seen: Surveyed) -> tuple[str, ...]:
     return (*unmet(seen.host, seen.node, local=seen.local), *([clock] if clock else []))
 
 
-def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError, ...]:
+def ask_all(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError, ...]:
     """Ask all concurrently; a RequestError is an answer."""
 
     def answer(one: T) -> R | RequestError:

@@ -92,7 +92,7 @@ def test_a_completing_job_is_waited_for(monkeypatch):
     """Slurm reports COMPLETING as long as a step remains, and only then the reason."""
     monkeypatch.delenv("SLURM_TASK_PID", raising=False)
     answers(monkeypatch, scontrol=["JobState=COMPLETING Reason=None", "JobState=CANCELLED Reason=None"])
-    assert JOB.ended(told=False).status == "interrupted"
+    assert JOB.ended(signalled=False).status == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_runner_in_the_jobs_own_script_does_not_wait_for_its_own_end(monkeypat
     """A cancelled sbatch job had no record: Slurm waited for its script, which waited for Slurm, until it was killed."""
     monkeypatch.setenv("SLURM_TASK_PID", "7")
     answers(monkeypatch, scontrol=[f"JobState=COMPLETING {job}", f"NodeName=n1 {node}"])
-    assert JOB.ended(told=True).sentence.startswith(sentence)
+    assert JOB.ended(signalled=True).sentence.startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_runner_in_the_jobs_own_script_does_not_wait_for_its_own_end(monkeypat
 )
 def test_only_a_near_time_limit_explains_why_a_runner_was_told_to_end(monkeypatch, left, told, near):
     answers(monkeypatch, scontrol=["JobState=RUNNING Reason=None"], squeue=[f"{left} 30:00\n"])
-    assert bool(JOB.ended(told=told)) == near
+    assert bool(JOB.ended(signalled=told)) == near
 
 
 def test_a_silent_slurm_is_the_reason(monkeypatch):
@@ -125,7 +125,7 @@ def test_a_silent_slurm_is_the_reason(monkeypatch):
         ("scontrol",), 1, "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     )
     answers(monkeypatch, scontrol=[error])
-    assert "Unable to contact slurm controller" in JOB.ended(told=False).sentence
+    assert "Unable to contact slurm controller" in JOB.ended(signalled=False).sentence
 
 
 def test_outside_a_slurm_job_there_are_no_nodes(monkeypatch):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from runner.cluster.hosts import survey as survey_module
 from runner.cluster.hosts.model import Endpoint, Host, Hosts, Interface
-from runner.cluster.hosts.survey import Clock, at_once, clock_refusal, parse_time, read_clock, refusals, survey
+from runner.cluster.hosts.survey import Clock, ask_all, clock_refusal, parse_time, read_clock, refusals, survey
 from runner.core.errors import RequestError
 
 
@@ -24,13 +24,13 @@ def test_one_refusal_is_an_answer_among_others():
             raise RequestError("two: no")
         return number * 10
 
-    first, second, third = at_once(ask, (1, 2, 3))
+    first, second, third = ask_all(ask, (1, 2, 3))
     assert (first, str(second), third) == (10, "two: no", 30)
 
 
 def test_other_exceptions_are_not_caught():
     with pytest.raises(ZeroDivisionError):
-        at_once(lambda number: 1 // number, (1, 0))
+        ask_all(lambda number: 1 // number, (1, 0))
 
 
 def listed(*names):
