@@ -8,7 +8,7 @@ from runner.core.trial import Placed, Trial
 from runner.core.wire import Wire
 from runner.engines.base import DATA, WORKLOADS, Site
 from runner.images.catalog import load_images
-from runner.plan.launch.job import Job, take_seats
+from runner.plan.launch.job import Job, assign_seats
 
 ROOT = Path(__file__).parents[1]
 
@@ -120,7 +120,7 @@ def job(the_trial, **changes):
     values = {
         "run_id": "run-1",
         "trial": the_trial,
-        "seats": changes.get("seats") or take_seats(the_trial, {"here": of_node}, network="none"),
+        "seats": changes.get("seats") or assign_seats(the_trial, {"here": of_node}, network="none"),
         "site": Site(python="python3", workloads=WORKLOADS, data=None),
         "image": f"dlscale/{the_trial.framework}:{the_trial.version}",
         "user": "10001:10001",
@@ -141,7 +141,7 @@ def job_on_nodes(the_trial, nodes, *, wires=None, **changes):
     placement = tuple(Placed(node=n.name, devices=each, wire=w) for n, w in zip(nodes, wires, strict=True))
     spread = the_trial.model_copy(update={"nodes": len(nodes), "placement": placement})
     network = changes.pop("network", "host")
-    seats = take_seats(spread, {n.name: n for n in nodes}, network=network)
+    seats = assign_seats(spread, {n.name: n for n in nodes}, network=network)
     return job(spread, seats=seats, remote=network == "host", **changes)
 
 

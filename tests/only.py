@@ -18,7 +18,7 @@ WHICH = {
 
 
 def run_only(which):
-    bench.run = partial(bench.run, wanted=WHICH[which])
+    bench.run = partial(bench.run, select=WHICH[which])
 
 
 if __name__ == "__main__":

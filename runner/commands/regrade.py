@@ -25,7 +25,7 @@ from runner.results.store import (
     run_directories,
     write_record,
 )
-from runner.run.grading import OnFile, grade_run
+from runner.run.grading import RunFiles, grade_run
 
 
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
@@ -39,7 +39,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
         workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
         if workload is None:
             raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    on_file = OnFile(
+    files = RunFiles(
         plan=read_plan(directory).model_copy(update={"trial": trial}),
         outcome=record.outcome,
         events=read_events(directory),
@@ -48,10 +48,10 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
         samples=read_table(directory, "telemetry"),
         kernels=read_table(directory, "kernels") if trial.profile else None,
     )
-    graded = grade_run(on_file)
+    graded = grade_run(files)
     against = scaling(trial, record.run_id, graded, _baseline(directory, record))
     new = record.model_copy(update={**vars(graded), "scaling": against})
-    if missing := lost_file(record, new, on_file.samples):
+    if missing := lost_file(record, new, files.samples):
         raise RequestError(f"{directory}: {missing}; restore it as the run left it; the record is unchanged")
     return record, new
 

@@ -18,7 +18,7 @@ from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.plan import techniques
 from runner.plan.discovery import Resources, discover_own
-from runner.plan.plan import counted
+from runner.plan.plan import with_iterations
 from runner.report.comparisons import ablation
 from runner.report.progress import progress
 from runner.report.publish import save
@@ -48,7 +48,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
         )
     resources = discover_own(request)
     if request.data:  # losses are compared after the same iterations
-        request = counted(request, resources)
+        request = with_iterations(request, resources)
     with closing(resources.cluster):
         lines = tuple(stages(request, resources, scale=scales[0], batches=batches))
     runs: list[Run] = []
@@ -63,7 +63,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
-                wanted=lambda trial: trial.world_size == scales[0],
+                select=lambda trial: trial.world_size == scales[0],
             )
             runs.extend(found)
             if any(record.outcome.status == "interrupted" for _, record in found):
@@ -87,7 +87,7 @@ def stages(request: Request, resources: Resources, *, scale: int, batches: Seque
     """Yield the request of each line, the plain one first. Raises RequestError if the program offers no techniques here."""
     tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
-    names = techniques.of_trial(tuned, strategy=strategy)
+    names = techniques.effective(tuned, strategy=strategy)
     plain = request.model_copy(update={"preset": "reference", "techniques": ()})
     yield plain
     if tuned.precision != plain.precision:

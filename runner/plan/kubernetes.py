@@ -28,7 +28,7 @@ from runner.core.wire import IFACE, NodeWires
 from runner.engines.base import WORKLOADS, Site
 from runner.plan.discovery import Resources
 from runner.plan.launch import horovod, launch
-from runner.plan.launch.job import Job, take_seats
+from runner.plan.launch.job import Job, assign_seats
 
 Kind = Literal["job", "trainjob", "mpijob"]
 Resource = Literal["job", "jobset", "trainjob", "mpijob"]
@@ -126,7 +126,7 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
     job = Job(
         run_id=run_id,
         trial=trial,
-        seats=tuple(replace(seat, network="pod") for seat in take_seats(trial, nodes, network="pod")),
+        seats=tuple(replace(seat, network="pod") for seat in assign_seats(trial, nodes, network="pod")),
         site=Site(python="python3", workloads=WORKLOADS),
         image=f"{registry.rstrip('/')}/{reference}" if registry else reference,
         user=IMAGE_USER,

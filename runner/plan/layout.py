@@ -19,7 +19,7 @@ from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.launch import launch
-from runner.plan.launch.job import Job, sampler, samplers_of, take_seats
+from runner.plan.launch.job import Job, assign_seats, sampler, samplers_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Prepared:
     data: Path | None  # None for synthetic data
     samplers: Samplers
     seconds: float  # time that the preparation took
-    runs: str | None = None  # the engines' name for the image, if it is not its reference
+    image_name: str | None = None  # the engines' name for the image, if it is not its reference
     image_ids: Mapping[str, str] = field(default_factory=dict)  # by host, in its own engine
     volume: str | None = None  # of the programs on hosts; None if they are read from this machine
     tools: str | None = None  # image of emulated nodes; None without any
@@ -140,9 +140,9 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
     return Job(
         run_id=run_id,
         trial=trial,
-        seats=take_seats(trial, nodes, network="host" if remote else "emulated"),
+        seats=assign_seats(trial, nodes, network="host" if remote else "emulated"),
         site=describer.site(prepared.data),
-        image=prepared.runs or prepared.image_used.reference,
+        image=prepared.image_name or prepared.image_used.reference,
         user=describer.user(),
         mounts=mounts,
         remote=remote,

@@ -128,7 +128,7 @@ _INTERNAL: Final = ("docker", "br-", "veth", "virbr", "cni", "podman")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WireRequest:
     """The wires that a request asks for."""
 
     interconnect: Interconnect  # `auto` for the fastest that all nodes have
@@ -154,7 +154,7 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
     found: list[Interconnect] = []
     for kind in KINDS:
         try:
-            choose_wires(members, Wanted(kind, request.iface, request.hca, ip_only))
+            choose_wires(members, WireRequest(kind, request.iface, request.hca, ip_only))
         except RequestError:
             continue
         found.append(kind)
@@ -166,7 +166,7 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
     return tuple(found)
 
 
-def choose_wires(members: Sequence[Member], wanted: Wanted) -> tuple[Wire, ...]:
+def choose_wires(members: Sequence[Member], wanted: WireRequest) -> tuple[Wire, ...]:
     """Choose one kind of wire for all nodes, and its interface on each. Raises RequestError if a node lacks such a wire."""
     refusals = []
     for kind in _kinds(wanted):
@@ -177,7 +177,7 @@ def choose_wires(members: Sequence[Member], wanted: Wanted) -> tuple[Wire, ...]:
     raise refusals[-1]
 
 
-def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
+def _kinds(wanted: WireRequest) -> tuple[WireKind, ...]:
     """The kinds that meet the request, best first."""
     asked = f"INTERCONNECT={wanted.interconnect}"
     if wanted.hca and (wanted.ip_only or wanted.interconnect == "ethernet"):
@@ -203,7 +203,7 @@ def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
     return ("infiniband", "ethernet") if wanted.ip_only or wanted.iface else KINDS
 
 
-def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
+def _wire(member: Member, kind: WireKind, wanted: WireRequest) -> Wire:
     node = member.node
     # IP uses no adapter, but if there is no InfiniBand interface, a missing adapter is the better reason for refusal.
     without_adapter = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
@@ -219,7 +219,7 @@ def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
     return Wire(kind=kind, iface=nic.name, address=address, hcas=used)
 
 
-def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
+def _nic(member: Member, kind: WireKind, wanted: WireRequest) -> Nic:
     """The interface that was requested by name, that has the role in the hosts file, or the fastest of that kind."""
     node = member.node
     if name := wanted.iface or member.said.roles.get(kind):
@@ -242,7 +242,7 @@ def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
     return max(fitting, key=lambda nic: nic.speed_mbit or 0)
 
 
-def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
+def _named_nic(node: Node, name: str, kind: WireKind, wanted: WireRequest) -> Nic:
     """Return an interface by name. Raises RequestError if it is missing, down, or cannot be that kind of wire."""
     by_name = {nic.name: nic for nic in node.nics}
     where = f"IFACE={name} asked" if wanted.iface else f"the hosts file names {name} for {kind}"
@@ -261,7 +261,7 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
     return nic
 
 
-def _hcas(member: Member, kind: WireKind, wanted: Wanted) -> tuple[Hca, ...]:
+def _hcas(member: Member, kind: WireKind, wanted: WireRequest) -> tuple[Hca, ...]:
     """The active ports that RDMA of this kind can use, limited to those that were named. Raises RequestError if there are none."""
     node = member.node
     named = (wanted.hca,) if wanted.hca else member.said.hcas

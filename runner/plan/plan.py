@@ -20,7 +20,7 @@ from runner.core.wire import Link
 from runner.core.workload import PARTS_OF_BATCH, SEQUENCE, SHARED_BY, Model, Setting
 from runner.plan import techniques
 from runner.plan.discovery import Resources
-from runner.plan.placement import KINDS, Wanted, cases, choose_wires, kinds, nodes_for, scales
+from runner.plan.placement import KINDS, WireRequest, cases, choose_wires, kinds, nodes_for, scales
 from runner.plan.profiling import passes
 from runner.plan.strategy import Chosen, check_shares, choose
 
@@ -123,7 +123,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     )
 
 
-def counted(request: Request, resources: Resources) -> Request:
+def with_iterations(request: Request, resources: Resources) -> Request:
     """Give a request without a length the workload's number of iterations, for separate runs that must do the same work."""
     if request.iterations or request.epochs:
         return request
@@ -239,7 +239,7 @@ def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
         return tuple(_Way(kind, alone, None) for kind in inner or ["auto"])
     found = []
     for kind in matrix.kinds:
-        wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=matrix.ip_only)
+        wanted = WireRequest(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=matrix.ip_only)
         wires = choose_wires(members, wanted)
         placement = tuple(
             Placed(
@@ -345,7 +345,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         settings=dict(matrix.settings),
         epoch_iterations=epoch_iterations,
         fit=request.fit or 0,
-        techniques=techniques.of_trial(request, strategy=chosen.name),
+        techniques=techniques.effective(request, strategy=chosen.name),
         decode=request.decode,
         gpu_memory=request.gpu_memory,
     )

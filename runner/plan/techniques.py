@@ -76,7 +76,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in excluded)})
 
 
-def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
+def effective(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
     """The techniques of a request, its preset applied, that work and have an effect with one strategy; those between ranks need `ddp`."""
     without_effect = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
     without_effect |= _NOT_SHARDED if strategy.endswith("tp") else frozenset()

@@ -29,7 +29,7 @@ from runner.results.disk import check_writable, remove_left
 from runner.results.find import Run
 from runner.results.store import RESERVE_BYTES, named_baseline
 from runner.run.prepare import prepare, preview
-from runner.run.trial_runner import Known, RecordedRuns, TrialRunner
+from runner.run.trial_runner import RecordedRuns, Reuse, TrialRunner
 
 
 def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:
@@ -71,13 +71,13 @@ def run(
     command: tuple[str, ...],
     name: str,
     shown: Progress,
-    known: Known = lambda _, __: None,
-    wanted: Callable[[Trial], bool] = lambda _: True,
+    reuse: Reuse = lambda _, __: None,
+    select: Callable[[Trial], bool] = lambda _: True,
 ) -> list[Run]:
     """Run a request and return its records. Raises RequestError if nothing was started, RunFailedError if a run could not be recorded.
 
-    `command` is the command line, for the records; `name` is the prefix of every run id. `known` is called before each trial, or
-    with --resume `RecordedRuns`; if it returns a run on file, that one is used instead. `wanted` selects the trials of the plan to run.
+    `command` is the command line, for the records; `name` is the prefix of every run id. `reuse` is called before each trial, or
+    with --resume `RecordedRuns`; if it returns a run on file, that one is used instead. `select` selects the trials of the plan to run.
     """
     with ExitStack() as stack:
         if request.engine in (None, "docker") and request.hosts != SLURM:
@@ -98,9 +98,9 @@ def run(
         try:
             _check_links(trials, prepared)
             if request.resume:
-                known = RecordedRuns(resources.out).find
-            matrix = TrialRunner(request, resources, prepared, shown, command, name, known)
-            return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
+                reuse = RecordedRuns(resources.out).find
+            matrix = TrialRunner(request, resources, prepared, shown, command, name, reuse)
+            return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or select(trial)])
         finally:
             prepared.release()
 

@@ -189,7 +189,7 @@ def make_pair() -> KeyPair:
     )
 
 
-def made(job: Job, specs: Sequence[ContainerSpec]) -> dict[str, bytes]:
+def make_keys(job: Job, specs: Sequence[ContainerSpec]) -> dict[str, bytes]:
     """Make a run's SSH keys: by container, the line that its lease gets first; empty for a job that needs no SSH."""
     logins = horovod.logins(job)
     if not logins:

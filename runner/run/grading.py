@@ -26,7 +26,7 @@ from runner.run.dialects.nccl_tests import bus_bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnFile:
+class RunFiles:
     """The files of a run. The trial in `plan` has the length that was run; `workload` is None for an external program, `samples` or `kernels` if missing."""
 
     plan: RunPlan
@@ -39,7 +39,7 @@ class OnFile:
 
 
 def record_of(
-    run: OnFile,
+    run: RunFiles,
     *,
     matrix_id: str,
     engine: str,
@@ -62,7 +62,7 @@ def record_of(
     )
 
 
-def grade_run(run: OnFile) -> Graded:
+def grade_run(run: RunFiles) -> Graded:
     """Compute the figures of one run and judge whether they may be used."""
     trial, plan, workload = run.plan.trial, run.plan, run.workload
     if isinstance(trial, ExternalTrial):

@@ -42,7 +42,7 @@ from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_pla
 from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
-from runner.run.grading import OnFile, record_of
+from runner.run.grading import RunFiles, record_of
 from runner.run.trial_runner import readers, run_name, with_length
 
 PLANNED: Final = "planned.json"
@@ -287,7 +287,7 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
     facts = planned.provenance.model_copy(update={"host": used[0].host, "nodes": used if trial.nodes > 1 else ()})
     image_id = used[0].image_id
     baseline = baseline_for(trial, before)
-    files = OnFile(
+    files = RunFiles(
         plan=plan,
         outcome=outcome,
         events=events,

@@ -65,10 +65,10 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
         if resources.cluster.kind == "commands":
             return _on_command_nodes(resources, shown, started=started)
         return _on_hosts(resources, shown, started=started, run=run)
-    engine, image, runs = _local_engine(resources, shown)
+    engine, image, image_name = _local_engine(resources, shown)
     data, tools = resources.data, None
     if unpacked and packed_at:
-        data = _pack(unpacked, resources, engine, runs, shown, image_size=packed_at)
+        data = _pack(unpacked, resources, engine, image_name, shown, image_size=packed_at)
     if resources.cluster.kind == "emulated" and isinstance(engine, DockerEngine):
         tools = ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
     return Prepared(
@@ -76,7 +76,7 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
         engines={member.node.name: engine for member in resources.cluster.members},
         engine_details=_details(resources, engine.facts().served_by),
         image_used=image,
-        runs=runs,
+        image_name=image_name,
         data=data,
         samplers=_samplers(Here(), {resources.node.name}),
         tools=tools,
@@ -120,8 +120,8 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
     """Pack the data into the framework's format, even if it also reads folders, and return its path."""
     if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
-    engine, _, runs = _local_engine(resources, shown)
-    return _pack(resources.dataset, resources, engine, runs, shown, image_size=image_size)
+    engine, _, image_name = _local_engine(resources, shown)
+    return _pack(resources.dataset, resources, engine, image_name, shown, image_size=image_size)
 
 
 def _unpacked(resources: AnyResources) -> Dataset | None:
@@ -192,9 +192,13 @@ def _on_command_nodes(resources: AnyResources, shown: Progress, *, started: floa
     reaches = resources.cluster.reaches
     image = resources.image
     assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other image is refused
-    used, runs = _supply_image(image, resources, shown, [reach.command for reach in reaches])
+    used, image_name = _supply_image(image, resources, shown, [reach.command for reach in reaches])
     resources.out.mkdir(parents=True, exist_ok=True)
-    files = [WORKLOADS, *([resources.data] if resources.data else []), *([Path(runs)] if runs.startswith("/") else [])]
+    files = [
+        WORKLOADS,
+        *([resources.data] if resources.data else []),
+        *([Path(image_name)] if image_name.startswith("/") else []),
+    ]
     check_shared(reaches, out=resources.out, files=files)
     engine = CommandEngine(resources.cluster.way, _box(image, resources), version=resources.engine.version)
     nodes = [reach.node for reach in reaches]
@@ -203,7 +207,7 @@ def _on_command_nodes(resources: AnyResources, shown: Progress, *, started: floa
         engines=dict.fromkeys(nodes, engine),
         engine_details=_details(resources, engine.version),
         image_used=used,
-        runs=runs,
+        image_name=image_name,
         data=resources.data,
         samplers=_samplers(resources.cluster.way, nodes, last_output=engine.last_output),
         seconds=time.monotonic() - started,
@@ -221,8 +225,8 @@ def _local_engine(resources: AnyResources, shown: Progress) -> tuple[Engine, Ima
             image.reference,
         )
     if isinstance(image, ImageSpec) and resources.engine.name != "docker":
-        used, runs = _supply_image(image, resources, shown, [here])
-        return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, runs
+        used, image_name = _supply_image(image, resources, shown, [here])
+        return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, image_name
     client = docker.connect()
     used = _ensure_image(resources, client, shown)
     return DockerEngine(client, WORKLOADS, extra_mounts=image.mounts), used, used.reference

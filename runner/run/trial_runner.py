@@ -39,7 +39,7 @@ from runner.run.monitors import monitoring
 # Frameworks whose import takes well over a second, during which GPUs are idle.
 _SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
 
-Known = Callable[[AnyTrial, ImageUsed], Run | None]
+Reuse = Callable[[AnyTrial, ImageUsed], Run | None]
 """Finds a run on file of a trial in an image; that trial is then not run again."""
 
 
@@ -53,7 +53,7 @@ class TrialRunner:
     shown: Progress
     command: tuple[str, ...]
     name: str
-    known: Known
+    reuse: Reuse
     stopped: Stopped = field(default_factory=Stopped)
 
     def run_all(self, trials: Sequence[AnyTrial]) -> list[Run]:
@@ -77,7 +77,7 @@ class TrialRunner:
             number += len(group)
             if failed & {cell(trial), cell(trial.measured)}:
                 continue
-            if all(found := [self.known(one, self.prepared.image_used) for one in group]):
+            if all(found := [self.reuse(one, self.prepared.image_used) for one in group]):
                 runs += [run for run in found if run]
                 continue
             baseline = baseline_for(trial, valid) if len(group) == trial.world_size == 1 and not trial.profile else None
@@ -165,7 +165,7 @@ class TrialRunner:
                 limits=Limits.of(self.request, trial),
                 watch=watch,
                 readers=log_readers,
-                keys=container_group.made(job, launch.containers) if job else None,
+                keys=container_group.make_keys(job, launch.containers) if job else None,
                 remote=bool(job and job.remote),
                 stopped=self.stopped,
             )
@@ -174,10 +174,10 @@ class TrialRunner:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         outcome = with_cause(outcome, cluster, placement)
         # numpy takes a fifth of a second to load, so it is not loaded before the job runs (`report/ahead.py`).
-        from runner.run.grading import OnFile, record_of  # noqa: PLC0415
+        from runner.run.grading import RunFiles, record_of  # noqa: PLC0415
 
         trial = with_length(trial, watch.events) if isinstance(trial, Trial) else with_dialect(trial, log_readers)
-        files = OnFile(
+        files = RunFiles(
             plan=planned.model_copy(update={"trial": trial}),
             outcome=outcome,
             events=watch.events,

@@ -106,7 +106,7 @@ def run(client):
             writer=recorder,
             limits=Limits(wall_s=180, silence_s=90),
             watch=lambda _: None,
-            keys=container_group.made(job, specs),
+            keys=container_group.make_keys(job, specs),
         )
         assert client.containers.list(all=True, filters=of_run(job.run_id)) == []
         assert client.networks.list(filters=of_run(job.run_id)) == []

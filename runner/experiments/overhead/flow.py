@@ -27,7 +27,7 @@ from runner.plan.choice import choose
 from runner.plan.discovery import Resources, discover_own
 from runner.plan.launch.job import spec
 from runner.plan.layout import Prepared, make_job
-from runner.plan.plan import counted, plan
+from runner.plan.plan import plan, with_iterations
 from runner.report.progress import Progress, progress
 from runner.report.publish import save
 from runner.results.disk import check_writable
@@ -145,7 +145,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
     Raises RequestError before anything starts, RunFailedError if a run of any side failed.
     """
     resources, _ = choose(request, discover_own(request), say=lambda text: complain([text]))
-    request = counted(request, resources)
+    request = with_iterations(request, resources)
     with closing(resources.cluster):
         check_request(request, resources, beside_host=beside_host)
         trial = plan(request, resources)[0]

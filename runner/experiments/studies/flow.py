@@ -187,8 +187,8 @@ def _run(
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
-                known=recorded.find,
-                wanted=lambda trial, own=own: any(cell.pick and cell.pick.wants(trial) for cell in own),  # type: ignore[misc]
+                reuse=recorded.find,
+                select=lambda trial, own=own: any(cell.pick and cell.pick.wants(trial) for cell in own),  # type: ignore[misc]
             )
         except KeyboardInterrupt:
             return list(ran.values()), True

@@ -78,7 +78,7 @@ class Job:
         return self.seats[0]
 
 
-def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tuple[Seat, ...]:
+def assign_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tuple[Seat, ...]:
     """Assign ranks and devices to each node of a trial; `nodes` are by name. `network` is for several nodes; a single node has none."""
     seats: list[Seat] = []
     share = trial.cpus_per_worker

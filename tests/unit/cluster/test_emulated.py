@@ -19,7 +19,7 @@ from runner.core.wire import IFACE, Link, NodeWires, Wire
 from runner.engines import docker_options, shaper
 from runner.engines.base import EngineError, Line
 from runner.plan.launch import launch
-from runner.plan.placement import Wanted, choose_wires
+from runner.plan.placement import WireRequest, choose_wires
 
 GIGABIT = Link(rate_mbit=1000, emulated=True)
 NODES = emulated_nodes(examples.node(cores=(0, 1, 2, 3)), 2)
@@ -210,9 +210,9 @@ def test_an_emulated_node_has_its_name_as_address_and_no_adapter():
         hcas=(Hca(name="mlx5_0", port=1, state="ACTIVE", rate="100 Gb/sec", link_layer="InfiniBand"),),
     )
     nodes = emulated_nodes(real, 2)
-    assert choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("auto")) == (
+    assert choose_wires([Member(n, NodeWires()) for n in nodes], WireRequest("auto")) == (
         Wire(kind="ethernet", iface=IFACE, address="node1"),
         Wire(kind="ethernet", iface=IFACE, address="node2"),
     )
     with pytest.raises(RequestError, match="INTERCONNECT=infiniband asked, node1 has no active adapter"):
-        choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("infiniband"))
+        choose_wires([Member(n, NodeWires()) for n in nodes], WireRequest("infiniband"))

@@ -30,7 +30,7 @@ class Bench:
     def __init__(self, *, fails=None, stops=None, lacks=None):
         self.asked, self.fails, self.stops, self.lacks = [], fails, stops, lacks
 
-    def __call__(self, request, *, command, name, shown, known, wanted):
+    def __call__(self, request, *, command, name, shown, reuse, select):
         self.asked.append(request)
         if request.framework == self.stops:
             raise KeyboardInterrupt
@@ -50,9 +50,9 @@ class Bench:
                 link=link,
                 key=f"{hash(request):016x}"[-16:],
             )
-            if not wanted(trial):
+            if not select(trial):
                 continue
-            if found := known(trial, IMAGE):
+            if found := reuse(trial, IMAGE):
                 runs.append(found)
                 continue
             made = record(run_id=f"{name}-{scale}-{len(self.asked)}-{len(runs)}", trial=trial)

@@ -12,7 +12,7 @@ from runner.analysis.grading.grade import scaling
 from runner.analysis.summarize import summarize
 from runner.core.errors import RequestError
 from runner.core.trial import Concurrent
-from runner.plan.launch.job import take_seats
+from runner.plan.launch.job import assign_seats
 from runner.plan.placement import cases
 from runner.report.comparisons import concurrent
 from runner.results.store import baseline_for
@@ -60,17 +60,17 @@ def test_a_sweep_is_refused():
 @pytest.mark.parametrize(("number", "cores"), [(1, (0, 1)), (2, (2, 3))])
 def test_concurrent_trainings_have_their_own_devices(number, cores):
     trial = training("together", number, world_size=2)
-    (seat,) = take_seats(trial, {"here": examples.node(cores=(0, 1, 2, 3))}, network="none")
+    (seat,) = assign_seats(trial, {"here": examples.node(cores=(0, 1, 2, 3))}, network="none")
     assert seat.cores == cores
     on_gpus = trial.model_copy(update={"device": "gpu", "cpus_per_worker": None})
-    (seat,) = take_seats(on_gpus, {"here": examples.gpu_node(4)}, network="none")
+    (seat,) = assign_seats(on_gpus, {"here": examples.gpu_node(4)}, network="none")
     assert seat.gpus == cores
 
 
 def test_trainings_that_share_have_the_same_devices():
     for case in ("sequential", "together"):
         trial = training(case, 2, world_size=2, shared=case == "together")
-        (seat,) = take_seats(trial, {"here": examples.node(cores=(0, 1))}, network="none")
+        (seat,) = assign_seats(trial, {"here": examples.node(cores=(0, 1))}, network="none")
         assert seat.cores == (0, 1)
 
 

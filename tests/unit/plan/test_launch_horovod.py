@@ -100,7 +100,7 @@ def test_other_strategies_and_a_single_node_need_no_keys():
     assert horovod.logins(examples.job(alone)) == ()
     assert horovod.logins(examples.job_on_nodes(two(strategy="ddp", **program("pytorch")), cpu_nodes(2))) == ()
     assert horovod.KEYS not in str(launch(examples.job(alone)))
-    assert container_group.made(examples.job(alone), launch(examples.job(alone))) == {}
+    assert container_group.make_keys(examples.job(alone), launch(examples.job(alone))) == {}
 
 
 JOB = CASES["mxnet-horovod-gloo-2-nodes"]
@@ -126,7 +126,7 @@ def test_key_pairs_differ_and_do_not_show_their_private_half():
 def test_each_container_gets_its_own_keys_and_no_disk_holds_any():
     """Prevents an engine's volume with private keys that is left after the runner was killed."""
     specs = launch(JOB)
-    lines = container_group.made(JOB, specs)
+    lines = container_group.make_keys(JOB, specs)
     told = {spec.node: json.loads(lines[spec.name]) for spec in specs}
     assert {node: sorted(found) for node, found in told.items()} == {
         "n1": ["id", "known_hosts", "ssh_config"],
@@ -151,7 +151,7 @@ def test_nodes_of_one_engine_have_different_keys():
     wires = [examples.wire(0, address=node.name) for node in nodes]
     job = examples.job_on_nodes(JOB.trial, nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
     specs = launch(job)
-    lines = container_group.made(job, specs)
+    lines = container_group.make_keys(job, specs)
     assert sorted(lines) == sorted(spec.name for spec in specs if "worker" in spec.name or "daemon" in spec.name)
     assert sorted("id" in json.loads(line) for line in lines.values()) == [False, True]
 

@@ -17,7 +17,7 @@ from runner.core.request import Request
 from runner.core.wire import Link, NodeWires
 from runner.images.catalog import load_images
 from runner.plan.discovery import emulate_for_comparison
-from runner.plan.placement import Wanted, choose_wires, kinds, nodes_for, scales
+from runner.plan.placement import WireRequest, choose_wires, kinds, nodes_for, scales
 
 LO = Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1")
 DOCKER = Nic(name="docker0", state="up", speed_mbit=None, mtu=1500, kind="virtual", address="172.17.0.1")
@@ -46,7 +46,7 @@ ROCE = node(
 
 def choose(*nodes, said=None, **wanted):
     values = {"interconnect": "auto", **wanted}
-    return choose_wires([Member(one, said or NodeWires()) for one in nodes], Wanted(**values))
+    return choose_wires([Member(one, said or NodeWires()) for one in nodes], WireRequest(**values))
 
 
 def told(wire):
