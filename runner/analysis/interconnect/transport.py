@@ -64,8 +64,8 @@ class Observed:
     channels: Channels
     evidence: Evidence
     sent: Mapping[str | None, NodeSent]  # by node; a lone node is None
-    needed: int | None  # bytes that each device contributes in the measured windows
-    least: int | None  # bytes that must cross between the nodes, or the devices of one
+    contributed: int | None  # bytes that each device contributes in the measured windows
+    must_cross: int | None  # bytes that must cross between the nodes, or the devices of one
     own: frozenset[str]  # UUIDs of the GPUs that the run used; empty if unknown, or on several nodes
     linked: bool  # whether any of them has an NVLink; True if unknown
     iterations: int  # between the readings of the counters
@@ -107,9 +107,9 @@ def within_a_node(run: Observed) -> Transport:
         return run.judged("none")
     if run.carrier == "memory" and run.trial.device == "cpu":
         return run.judged("process")  # a single process has no peer
-    if run.needed is None or run.least is None:
+    if run.contributed is None or run.must_cross is None:
         return run.unproved("the program does not tell how large its gradients are")
-    counts = _counts(run, needed=run.needed, least=run.least)
+    counts = _counts(run, contributed=run.contributed, must_cross=run.must_cross)
     claim = _claim(run, counts)
     if claim == "p2p":
         links = counts.get("nvlink")
@@ -123,20 +123,20 @@ def within_a_node(run: Observed) -> Transport:
     return _check_claim(run, claim, counts)
 
 
-def _counts(run: Observed, *, needed: int, least: int) -> Counts:
+def _counts(run: Observed, *, contributed: int, must_cross: int) -> Counts:
     devices = run.trial.world_size
     found: dict[CountedWire, Counted | None] = {}
     if run.trial.device == "gpu":
-        links = evidence.nvlink(run.evidence, run.own, devices=devices, needed=needed)
+        links = evidence.nvlink(run.evidence, run.own, devices=devices, needed=contributed)
         if links or run.linked:
             found["nvlink"] = links
-        if slots := evidence.pcie(run.evidence, run.own, devices=devices, needed=needed):
+        if slots := evidence.pcie(run.evidence, run.own, devices=devices, needed=contributed):
             found["pcie"] = slots
     if run.carrier not in IP_ONLY and run.evidence.ports:
         found["rdma"] = evidence.node_traffic(
-            "rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=needed
+            "rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=contributed
         )
-    found["loopback"] = evidence.loopback(run.sent.values(), needed=least)
+    found["loopback"] = evidence.loopback(run.sent.values(), needed=must_cross)
     return found
 
 
@@ -221,8 +221,8 @@ def judge(
         channels=read_channels(event.lines for event in events if isinstance(event, Nccl)),
         evidence=collect(events, pcie),
         sent=sent_by_node(events),
-        needed=evidence.contributed_bytes(trial, events),
-        least=evidence.minimum_bytes(trial, events),
+        contributed=evidence.contributed_bytes(trial, events),
+        must_cross=evidence.minimum_bytes(trial, events),
         own=frozenset(gpu.uuid for gpu in own),
         linked=not own or any(gpu.nvlinks for gpu in own),
         iterations=evidence.measured_iterations(trial, events),
@@ -242,10 +242,10 @@ def judge(
 def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Transport:
     if unreported := [placed.node for placed in run.trial.placement if placed.node not in run.sent]:
         return run.unproved(f"{', '.join(unreported)} told no counters")
-    if run.least is None or run.needed is None:
+    if run.must_cross is None or run.contributed is None:
         return run.unproved("the program does not tell how large its gradients are")
-    needed = run.least // len(run.trial.placement)
-    links = evidence.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
+    needed = run.must_cross // len(run.trial.placement)
+    links = evidence.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.contributed)
     via = run.channels.via if run.carrier == "nccl" else frozenset()
     if via and not via & {"socket", "verbs"}:
         if "other" in via:
