@@ -1,4 +1,7 @@
-"""The strategies for training one model on several devices, each with its frameworks and launcher. Nothing else in the runner lists them."""
+"""The strategies for training one model on several devices, each with its frameworks and launcher: the only list of them in the runner.
+
+Other files name one only where it is an exception: techniques and settings that do not work with it, or bytes that it sends in another way.
+"""
 
 from __future__ import annotations
 
