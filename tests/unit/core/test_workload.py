@@ -1,12 +1,17 @@
 """Prevents: a typo in workload.yaml that silently gives a default, a model that a framework can't build, an image smaller than a model
 accepts, a precision that the program refuses only after the containers have started, and a catalog that differs from the programs."""
 
+import json
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from runner.core.errors import RequestError
+from runner.core.strategies import STRATEGIES
 from runner.core.workload import choose_workload, load_workloads, settings_to_tell
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,6 +39,37 @@ def changed(tmp_path):
         return load_workloads.__wrapped__(tmp_path)  # uncached: another replacement may have been read from this path
 
     return change
+
+
+EXCEPTIONS_OF_PROGRAM = """
+import json, train_pytorch
+from with_pytorch.training import Training
+classes = [one for one in vars(train_pytorch).values() if isinstance(one, type) and issubclass(one, Training)]
+(program,) = [one for one in classes if one is not Training]
+print(json.dumps([sorted(program.lacks), program.cuts]))
+"""
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [w for w in load_workloads(ROOT) if "pytorch" in w.frameworks("train")],
+    ids=lambda workload: workload.name,
+)
+def test_the_catalog_offers_the_strategies_that_the_pytorch_program_accepts(workload):
+    folder = ROOT / "workloads" / workload.name
+    run = subprocess.run(
+        [sys.executable, "-c", EXCEPTIONS_OF_PROGRAM],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": f"{folder}:{folder.parent}", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    lacks, cuts = json.loads(run.stdout)
+    of_pytorch = {name: one for name, one in STRATEGIES.items() if "pytorch" in one.frameworks}
+    accepted = {name for name, one in of_pytorch.items() if not one.cuts} - set(lacks) | set(cuts)
+    assert {name for name in of_pytorch if workload.offers(name, "pytorch")} == accepted
 
 
 def test_the_catalog_lists_what_the_programs_build(cnn):
