@@ -40,7 +40,7 @@ from runner.engines.images import find_image
 from runner.engines.local import LocalEngine
 from runner.images.catalog import Catalog, load_images, misfit
 from runner.images.custom_image import find_host_python
-from runner.images.lock import without_digest
+from runner.images.lock import why_not_pinned
 from runner.plan.discovery import WORKLOADS
 
 _ANSWER_S = 10  # a live engine answers immediately; one at a dead network address must not delay the rest
@@ -104,7 +104,7 @@ def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
             misfit=(
                 "it needs a GPU, and there is none to use"
                 if image.device == "gpu" and not node.gpus
-                else misfit(image, node.gpus, node.driver) or without_digest(image)
+                else misfit(image, node.gpus, node.driver) or why_not_pinned(image)
             ),
         )
         for image in catalog.images
@@ -192,7 +192,7 @@ def _images_here() -> Mapping[str, tuple[str, docker.EngineImage]]:
     except EngineError:
         return {}
     with contextlib.closing(client):
-        for spec in load_images(SUITE_ROOT).everything:
+        for spec in load_images(SUITE_ROOT).all_images:
             if image := find_image(client, spec.reference):
                 found[spec.name] = (spec.reference, image)
     return found

@@ -44,7 +44,7 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 def export(command: Command, *, check: bool) -> None:
     """Write every generated table; with `check`, only compare it with its page. Raises DlscaleError if a page lacks its marks or is out of date."""
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
-    _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
+    _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).all_images, records), check=check)
     _update("results-h200.md", "wires", _wires(), check=check)
     gpus = _cells_of_gpus()
     _update("results-h200.md", "repeated", _repeated(gpus), check=check)

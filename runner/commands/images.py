@@ -90,9 +90,9 @@ def verify() -> None:
 
     catalog = load_images(SUITE_ROOT)
     check(catalog)
-    for image in catalog.everything:
+    for image in catalog.all_images:
         check_lock(image)
-    _print(f"{len(catalog.everything)} images: Dockerfiles and locks match versions.yaml")
+    _print(f"{len(catalog.all_images)} images: Dockerfiles and locks match versions.yaml")
 
 
 @images_app.command()
@@ -175,7 +175,7 @@ def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
     except EngineError:
         client = None
     facts = []
-    for image in load_images(SUITE_ROOT).everything:
+    for image in load_images(SUITE_ROOT).all_images:
         built = find_built(image, client) if client else None
         state = built.id.partition(":")[2][:12] if built else "no"
         capabilities = image.compute_capabilities
@@ -260,14 +260,14 @@ def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tup
     for name in names or ():
         framework, _, tag = name.partition(":")
         _ = catalog.of(framework)  # raises if there is no such framework
-        own = [image for image in catalog.everything if image.framework == framework]
+        own = [image for image in catalog.all_images if image.framework == framework]
         matches = [image.reference for image in own if tag in ("", image.tag)]
         if not matches:
             raise RequestError(
                 f"unknown image {name!r}; known: {', '.join(f'{image.framework}:{image.tag}' for image in own)}"
             )
         wanted.update(matches)
-    return tuple(i for i in catalog.everything if (not names or i.reference in wanted) and device in (None, i.device))
+    return tuple(i for i in catalog.all_images if (not names or i.reference in wanted) and device in (None, i.device))
 
 
 def _to_build(names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:

@@ -14,7 +14,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.workload import load_workloads
-from runner.experiments.studies.reproduction import SUFFIX, judge_again, write
+from runner.experiments.studies.reproduction import SUFFIX, rejudge, write
 from runner.results.store import (
     RECORD,
     folders_under,
@@ -118,7 +118,7 @@ def _regrade_run(run: Path) -> tuple[list[str], str]:
 
 
 def _regrade_study(path: Path) -> tuple[list[str], str]:
-    before, after = judge_again(path)
+    before, after = rejudge(path)
     changed = _changed(before, after)
     if changed:
         write(path, after)

@@ -19,7 +19,7 @@ from runner.analysis.comparisons.transports import across
 from runner.core.console import complain, no_console, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.trial import Trial
-from runner.experiments.overhead.figures import PREFIX, from_file, read_overhead
+from runner.experiments.overhead.figures import PREFIX, read_overhead, report_from_file
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture, publish, transports
@@ -233,7 +233,7 @@ def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, conso
             found.add("studies", study_page.block(reproduction, stem=path.name.removesuffix(SUFFIX)))
     for path in sorted(folder.glob(f"{PREFIX}*.json")):
         try:
-            overhead = from_file(read_overhead(path), folder)
+            overhead = report_from_file(read_overhead(path), folder)
         except DlscaleError as error:
             console.print(f"not drawn: {path.name}: {error}", style="yellow")
         else:

@@ -50,9 +50,9 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     if request.data:  # losses are compared after the same iterations
         request = with_iterations(request, resources)
     with closing(resources.cluster):
-        lines = tuple(stages(request, resources, scale=scales[0], batches=batches))
+        lines = tuple(line_requests(request, resources, scale=scales[0], batches=batches))
     runs: list[Run] = []
-    planned = tuple(turns(lines, request))
+    planned = tuple(interleaved(lines, request))
     with progress(open_console(stderr=True)) as shown:
 
         def run(line: Request) -> list[Run]:
@@ -83,7 +83,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     return bench.exit_code([record for _, record in runs])
 
 
-def stages(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
+def line_requests(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
     """Yield the request of each line, the plain one first. Raises RequestError if the program offers no techniques here."""
     tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
@@ -98,7 +98,7 @@ def stages(request: Request, resources: Resources, *, scale: int, batches: Seque
         yield plain.model_copy(update={"precision": tuned.precision, "techniques": names, "batch": batch})
 
 
-def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
+def interleaved(lines: Sequence[Request], request: Request) -> Iterator[Request]:
     """Yield every line once a round; with DATA, the plain one with `FEWEST_SEEDS` seeds, whose losses give the spread."""
     for _ in range(request.repeat):
         for number, line in enumerate(lines):

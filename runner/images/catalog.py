@@ -29,7 +29,7 @@ class Catalog(Frozen):
     extended: tuple[ImageSpec, ...]  # extensions of plain images, used only if requested
 
     @property
-    def everything(self) -> tuple[ImageSpec, ...]:
+    def all_images(self) -> tuple[ImageSpec, ...]:
         """Plain and extended images, each extended one right after its parent."""
         return tuple(
             image
@@ -42,7 +42,7 @@ class Catalog(Frozen):
         """The newest image of each framework for each device, and what extends it, in the order of versions.yaml."""
         first = [self.of(*pair)[:1] for pair in product(self.frameworks, get_args(Device))]
         plain = list(chain.from_iterable(first))
-        return tuple(image for image in self.everything if (image.parent or image) in plain)
+        return tuple(image for image in self.all_images if (image.parent or image) in plain)
 
     def base(self, name: str) -> BaseSpec:
         """Return the base of this name in images/versions.yaml."""

@@ -80,7 +80,7 @@ class CustomImage(Software):
         return (f"--image={self.reference}", *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts))
 
 
-def look_up(client: Client, reference: str) -> FoundImage:
+def inspect_image(client: Client, reference: str) -> FoundImage:
     """Inspect an image; it is never pulled, since the image behind a tag must not change silently. Raises RequestError if it is missing."""
     try:
         found = find_image(client, reference)

@@ -229,7 +229,7 @@ def source(image: ImageSpec) -> str:
     return f"{_container_name(image)}@{digest}" if digest else _container_name(image)
 
 
-def without_digest(image: ImageSpec) -> str | None:
+def why_not_pinned(image: ImageSpec) -> str | None:
     """Say why nothing is built on a vendor's container without a digest, as its tag may move; None if the digest is known."""
     if image.kind != "container" or "@" in source(image):
         return None
@@ -242,7 +242,7 @@ def without_digest(image: ImageSpec) -> str | None:
 def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str], None]) -> None:
     """Ensure that the engine has the vendor's container. Raises RequestError if its digest is unknown, or if no registry provides a missing one."""
     wanted = source(image)
-    if why := without_digest(image):
+    if why := why_not_pinned(image):
         raise RequestError(f"{image.name} can't be built: {why}")
     if image_id(client, wanted):
         return

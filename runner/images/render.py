@@ -28,7 +28,7 @@ def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
     try:
         for base in catalog.bases:
             yield base_dockerfile(catalog.root, base), environment.get_template("base.Dockerfile.j2").render(base=base)
-        for image in catalog.everything:
+        for image in catalog.all_images:
             name = f"{template(image)}.Dockerfile.j2"
             above = source(image) if image.kind == "container" else None
             yield image.dockerfile, environment.get_template(name).render(image=image, template=name, source=above)

@@ -181,7 +181,7 @@ def _podman_id(image: ImageSpec, ask: Callable[[tuple[str, ...]], str]) -> str |
     return identifier if lock == image.lock_sha256 else None
 
 
-def squashfs(image: ImageSpec) -> Path:
+def find_squashfs(image: ImageSpec) -> Path:
     """Return the file for Pyxis, which enroot makes from an image. Raises RequestError if it is missing."""
     path = folder(image) / f"{slug(image.reference)}.sqsh"
     if not path.is_file():
@@ -191,7 +191,7 @@ def squashfs(image: ImageSpec) -> Path:
     return path
 
 
-def here(argv: tuple[str, ...]) -> str:
+def ask_here(argv: tuple[str, ...]) -> str:
     """Run a command on this machine: the local `ask`."""
     return run(argv, timeout_s=None)
 

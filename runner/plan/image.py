@@ -10,7 +10,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Device, Request
 from runner.core.strategies import STRATEGIES
 from runner.images.catalog import load_images
-from runner.images.custom_image import AnyImage, CustomImage, find_host_software, look_up
+from runner.images.custom_image import AnyImage, CustomImage, find_host_software, inspect_image
 from runner.images.spec import ImageSpec
 
 PREFERRED: Final = ("pytorch", "tensorflow", "mxnet", "caffe")
@@ -24,7 +24,7 @@ def images_of(request: Request, device: Device, cluster: Cluster) -> tuple[AnyIm
     framework = "" if request.command else load_images(SUITE_ROOT).of(request.framework or "")[0].framework
     if not request.image:
         return (find_host_software(framework, device=device, horovod=request.strategy == "horovod"),)
-    found = look_up(cluster.image_source(), request.image)
+    found = inspect_image(cluster.image_source(), request.image)
     return (CustomImage(found=found, framework=framework, device=device, mounts=request.mounts),)
 
 

@@ -32,7 +32,7 @@ from runner.engines.ways import Here, Way
 from runner.images.base import ensure_tools, tools_base
 from runner.images.build import ensure
 from runner.images.custom_image import CustomImage, HostSoftware
-from runner.images.sif import ensure_in_podman, ensure_sif, here, squashfs
+from runner.images.sif import ask_here, ensure_in_podman, ensure_sif, find_squashfs
 from runner.images.spec import ImageSpec
 from runner.plan.discovery import WORKLOADS, AnyResources, Resources
 from runner.plan.launch.job import MODULES
@@ -225,7 +225,7 @@ def _local_engine(resources: AnyResources, shown: Progress) -> tuple[Engine, Ima
             image.reference,
         )
     if isinstance(image, ImageSpec) and resources.engine.name != "docker":
-        used, image_name = _supply_image(image, resources, shown, [here])
+        used, image_name = _supply_image(image, resources, shown, [ask_here])
         return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, image_name
     client = docker.connect()
     used = _ensure_image(resources, client, shown)
@@ -265,7 +265,7 @@ def _supply_image(
                 )
             return used.model_copy(update={"id": ids.pop()}), f"localhost/{image.reference}"
         case "pyxis":
-            return used, str(squashfs(image))
+            return used, str(find_squashfs(image))
         case "apptainer":
             path, sif = ensure_sif(image, report=shown.stage)
             dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())

@@ -27,7 +27,7 @@ from runner.run import container_group
 from runner.run.execute import Limits, execute
 
 CATALOG = load_images(ROOT)
-IMAGES = {image.framework: image for image in CATALOG.everything if image.extension and image.device == "cpu"}
+IMAGES = {image.framework: image for image in CATALOG.all_images if image.extension and image.device == "cpu"}
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 LONG = 100_000
 

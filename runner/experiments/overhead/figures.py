@@ -269,7 +269,7 @@ RATIO_DIGITS: Final = 4
 """Decimals of a ratio of one round: the costs of interest are about 1 %."""
 
 
-def from_file(raw: Overhead, folder: Path) -> Report:
+def report_from_file(raw: Overhead, folder: Path) -> Report:
     """Build the report from a folder of runs. Raises RequestError if one is gone or damaged, RunFailedError if one has no throughput."""
     names = {command.run_id for own in raw.rounds for command in own if command.run_id}
     runs = {name: RunOnFile(folder / name, read_record(folder / name), read_events(folder / name)) for name in names}

@@ -22,7 +22,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import EngineName, Request
 from runner.core.trial import Trial
 from runner.engines.process import CommandError, read_git, run
-from runner.experiments.overhead.figures import PREFIX, Command, Overhead, Printed, SideName, from_file
+from runner.experiments.overhead.figures import PREFIX, Command, Overhead, Printed, SideName, report_from_file
 from runner.plan.choice import choose
 from runner.plan.discovery import Resources, discover_own
 from runner.plan.launch.job import spec
@@ -158,7 +158,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
             prepared = prepare(resources, shown, packed_at=trial.packed_at, run="overhead")
             setup = _Setup(request, resources, trial, prepared)
             raw = _run_rounds(setup, _sides(setup, beside_host=beside_host), shown, command=command)
-    found = from_file(raw, resources.out)
+    found = report_from_file(raw, resources.out)
     console = open_console(soft_wrap=True)
     console.print(found.terminal())
     save(found.files(), out=resources.out, console=console)

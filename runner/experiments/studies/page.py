@@ -92,7 +92,7 @@ def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
             groups.setdefault((metric, unit, *separating), []).append(point)
     found: list[Figure] = []
     for (metric, unit, *parts), points in groups.items():
-        found += _of_metric(metric, unit, points, stem="-".join((stem, *(["by", *parts] if parts else []))))
+        found += _figures_of_metric(metric, unit, points, stem="-".join((stem, *(["by", *parts] if parts else []))))
     return tuple(found)
 
 
@@ -131,7 +131,7 @@ def _metric_text(metric: str) -> str:
     return " ".join(word.upper() if word in ABBREVIATED else word for word in metric.split("_"))
 
 
-def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
+def _figures_of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
     """Draw one quantity, in a figure per model if there are too many curves for one."""
     if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - a single GPU tells nothing apart
         points = [replace(point, where={k: v for k, v in point.where.items() if k != "gpu"}) for point in points]

@@ -1,6 +1,6 @@
 """Cells with their runs → the `Reproduction`: all observations, each figure with its measured counterpart, and the verdict on each finding.
 
-`judge` is pure; `judge_again` reads the records of a reproduction on file and judges them again, as `dlscale regrade` does.
+`judge` is pure; `rejudge` reads the records of a reproduction on file and judges them again, as `dlscale regrade` does.
 
 A figure is `reproduced` or `differs` only if everything is the source's: hardware, software, network, data and settings. Otherwise absolute
 figures are `not comparable`, and only shapes (speedup, efficiency, ratios and shares) are judged. Verdicts on degraded runs, or on too few,
@@ -325,7 +325,7 @@ def _with_current_findings(fields: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "judgements": found}
 
 
-def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
+def rejudge(path: Path) -> tuple[Reproduction, Reproduction]:
     """Return (the reproduction on file, its new judgement by the records of its runs and the present study).
 
     Raises RequestError if it can't be read, or if its study, a block of it or one of the runs no longer exists.

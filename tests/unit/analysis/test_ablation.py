@@ -13,7 +13,7 @@ from runner.analysis.comparisons.ablation import ablations, curve
 from runner.commands.report import report
 from runner.core.errors import RequestError
 from runner.core.request import Request
-from runner.experiments.ablate import grow_batch, stages, turns
+from runner.experiments.ablate import grow_batch, interleaved, line_requests
 from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a missing glyph is a warning
@@ -158,25 +158,25 @@ def test_report_draws_the_ablation_next_to_the_runs_and_on_the_page(tmp_path):
 
 def test_each_planned_line_adds_one_technique():
     on = resources("pytorch", "gpu")
-    lines = list(stages(Request(gpus=(1,)), on, scale=1, batches=(512,)))
+    lines = list(line_requests(Request(gpus=(1,)), on, scale=1, batches=(512,)))
     assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 7]
     assert [line.precision for line in lines[:3]] == ["fp32", "bf16", "bf16"]
     assert lines[-1].batch == 512
     assert lines[-2].techniques[-1] == "cuda-graphs"
-    several = list(stages(Request(gpus=(2,), precision="tf32"), on, scale=2, batches=()))
+    several = list(line_requests(Request(gpus=(2,), precision="tf32"), on, scale=2, batches=()))
     assert {line.precision for line in several} == {"tf32"}
     assert several[-1].techniques[-4:] == ("cuda-graphs", "local-statistics", "one-message", "bf16-gradients")
 
 
 def test_without_techniques_there_is_nothing_to_run():
     with pytest.raises(RequestError, match="not offered by FRAMEWORK=caffe"):
-        list(stages(Request(), resources("caffe"), scale=1, batches=()))
+        list(line_requests(Request(), resources("caffe"), scale=1, batches=()))
 
 
 def test_every_round_runs_every_line_and_on_real_data_three_plain_seeds():
     lines = (Request(batch=1), Request(batch=2))
-    assert [line.batch for line in turns(lines, Request(repeat=2))] == [1, 2, 1, 2]
-    told = [(line.batch, line.seed) for line in turns(lines, Request(repeat=1, seed=7, data="/data"))]
+    assert [line.batch for line in interleaved(lines, Request(repeat=2))] == [1, 2, 1, 2]
+    told = [(line.batch, line.seed) for line in interleaved(lines, Request(repeat=1, seed=7, data="/data"))]
     assert told == [(1, 7), (1, 8), (1, 9), (2, 7)]
 
 

@@ -49,7 +49,7 @@ def test_lists_of_make_variables_can_be_nested():
     assert documents.make_variables(makefile) == {"bench": ("A", "B", "C"), "plan": ("A", "B", "C")}
 
 
-IMAGES = load_images(examples.ROOT).everything
+IMAGES = load_images(examples.ROOT).all_images
 MXNET = next(image for image in IMAGES if image.name == "mxnet 1.9.1")
 TWO = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
 

@@ -76,7 +76,7 @@ def test_gpus_are_refused_under_podman_and_requested_from_docker(version, machin
         return
     with pytest.raises(RequestError, match=r"^Podman 4\.3\.1 .* DOCKER_HOST .* ENGINE="):
         look(gpus=(1,))
-    monkeypatch.setattr("runner.plan.image.look_up", lambda *_: None)
+    monkeypatch.setattr("runner.plan.image.inspect_image", lambda *_: None)
     with pytest.raises(RequestError, match=r"Podman 4\.3\.1"):
         bench.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
 

@@ -12,7 +12,7 @@ from runner.commands.regrade import regrade_all
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.experiments.studies import tables
-from runner.experiments.studies.reproduction import SUFFIX, judge, judge_again
+from runner.experiments.studies.reproduction import SUFFIX, judge, rejudge
 from runner.experiments.studies.study import study_names
 from runner.results.store import read_record, write_record
 
@@ -31,7 +31,7 @@ def copied(tmp_path):
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
 def test_a_committed_study_is_rejudged_the_same(path):
-    old, new = judge_again(path)
+    old, new = rejudge(path)
     assert new == old
     assert old.observations
     assert {cell.status for cell in old.cells} >= {"ran"}
@@ -56,7 +56,7 @@ def test_a_study_with_missing_runs_names_them(copied):
     run = json.loads(copied.read_text())["cells"][0]["runs"][0]
     shutil.rmtree(copied.parent / run)
     with pytest.raises(RequestError, match=f"{run}: holds no record.json"):
-        judge_again(copied)
+        rejudge(copied)
 
 
 def write_study(out, name, here):
@@ -74,7 +74,7 @@ def write_study(out, name, here):
 @pytest.mark.parametrize("name", study_names())
 def test_every_study_is_rejudged_the_same_from_its_file(tmp_path, name):
     """Facts outside the records came from the plan, which is gone: launches of whole steps were reported for the backward pass."""
-    old, new = judge_again(
+    old, new = rejudge(
         write_study(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
     )
     assert new == old
@@ -99,7 +99,7 @@ def test_a_study_of_an_earlier_version_is_rejudged_by_its_records(tmp_path):
         record = read_record(tmp_path / run)
         ran = record.provenance.model_copy(update={"framework": "pytorch", "framework_version": "2.11.0+cu130"})
         write_record(tmp_path / run, record.model_copy(update={"provenance": ran}))
-    old, new = judge_again(path)
+    old, new = rejudge(path)
     assert old.observations[0].altered == ("version",)
     assert {cell.software for cell in new.cells} == {("pytorch 2.11.0+cu130",)}
     told = {one.field: (one.published, one.here) for one in new.cells[0].altered}
@@ -115,7 +115,7 @@ def test_a_finding_with_a_removed_predicate_is_replaced_by_its_sources(copied):
     known = fields["judgements"][0]["finding"]["predicate"]
     fields["judgements"][0]["finding"]["predicate"] = {"type": "largest", "over": "gpu", "at": "v100"}
     copied.write_text(json.dumps(fields))
-    old, new = judge_again(copied)
+    old, new = rejudge(copied)
     assert old.judgements[0].finding.predicate.type == known["type"]
     assert new == old
 
@@ -125,5 +125,5 @@ def test_a_file_that_is_not_a_reproduction_is_refused(tmp_path, content):
     path = tmp_path / f"x{SUFFIX}"
     path.write_bytes(content)
     with pytest.raises(RequestError, match="is no reproduction of a study") as caught:
-        judge_again(path)
+        rejudge(path)
     assert "\n" not in str(caught.value)

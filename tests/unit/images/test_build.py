@@ -219,8 +219,8 @@ def test_a_missing_archive_or_image_is_reported_in_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("names", "device", "expected"),
     [
-        (None, None, [image.tag for image in CATALOG.everything]),
-        (None, "cpu", [image.tag for image in CATALOG.everything if image.device == "cpu"]),
+        (None, None, [image.tag for image in CATALOG.all_images]),
+        (None, "cpu", [image.tag for image in CATALOG.all_images if image.device == "cpu"]),
         (["mxnet:1.9.1-horovod"], None, ["1.9.1-horovod"]),
         (["pytorch"], None, ["2.13.0-cpu", "2.13.0-cpu-horovod", "2.6.0", "2.15.0", "2.15.0-horovod"]),
         (["pytorch:2.6.0", "mxnet:1.9.1"], None, ["1.9.1", "2.6.0"]),

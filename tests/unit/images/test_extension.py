@@ -83,7 +83,7 @@ def test_cudas_compiler_is_used_by_the_build_but_not_installed():
 
 def test_pytorchs_gpu_images_have_a_c_compiler_for_triton():
     wanted = ("pytorch", "gpu", "wheels")
-    gpu = [image for image in CATALOG.everything if (image.framework, image.device, image.kind) == wanted]
+    gpu = [image for image in CATALOG.all_images if (image.framework, image.device, image.kind) == wanted]
     assert {image.extension for image in gpu} == {None, "horovod"}
     assert all({"g++", "libpython3-dev"} <= {*image.base.packages} for image in gpu)
 

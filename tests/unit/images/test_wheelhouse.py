@@ -62,7 +62,7 @@ def test_markers_are_evaluated_for_the_images_python():
     assert [pin.version for pin in newer.pins(LOCK)] == ["1.26.4", "4.16.0", "2.21.5"]
 
 
-@pytest.mark.parametrize("image", [i for i in CATALOG.everything if i.kind == "wheels"], ids=lambda image: image.name)
+@pytest.mark.parametrize("image", [i for i in CATALOG.all_images if i.kind == "wheels"], ids=lambda image: image.name)
 def test_every_pin_of_the_committed_locks_has_a_hash_and_one_version(image):
     pins = TARGET.pins(image.lock_path.read_text(encoding="utf-8"))
     assert all(pin.hashes for pin in pins)

@@ -23,7 +23,7 @@ def point(value, *, published=False, **where):
 
 
 def drawn(*points, metric="throughput", unit="images/s"):
-    return page._of_metric(metric, unit, points, stem="s")
+    return page._figures_of_metric(metric, unit, points, stem="s")
 
 
 @pytest.fixture(scope="module")
