@@ -117,7 +117,7 @@ def of_many(matrices=100, *, runs=20):
         found.records += [(path.as_posix(), one) for path, one in own]
         looked_on = {"": Watched(own[0][1], seen, samples())}
         found.matrix(Measured.of(own), name=own[0][1].matrix_id, watched=looked_on)
-    return render.html(found.page(title="dlscale report", made="made up"), beside="report-figures")
+    return render.html(found.page(title="dlscale report", made="made up"), figures_folder="report-figures")
 
 
 def batches():

@@ -180,7 +180,7 @@ def _variable(option: Parameter) -> str:
 
 
 HEADERS = ("image", "device", "compute capability", "driver", "strategies", "ran on")
-NOWHERE = "not yet"
+NOT_YET = "not yet"
 
 
 def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) -> str:
@@ -221,7 +221,7 @@ def _row(image: ImageSpec, ran: Sequence[tuple[Trial, RunRecord]]) -> tuple[str,
             for name, runs in own.items()
             if runs
         )
-        or NOWHERE,
+        or NOT_YET,
     )
 
 

@@ -51,7 +51,7 @@ def show_prediction(
 
 
 def _table(found: Prediction) -> Table:
-    return Table.of(
+    return Table.without_empty_columns(
         found.rows,
         {
             "devices": lambda row: str(row.devices),

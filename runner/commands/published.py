@@ -197,13 +197,13 @@ def _print_source(console: Console, listed: Listed) -> None:
         table.add_row(figure.metric, value, *speedup, of or ABSENT)
     console.print(Padding(table, (1, 0), expand=False))
     for each in listed.contradictions:
-        console.print(sentence(each, published), style="yellow")
+        console.print(contradiction_text(each, published), style="yellow")
     for note in published.notes:
         console.print(note, style="dim")
     console.print()
 
 
-def sentence(found: Contradiction, published: Published) -> str:
+def contradiction_text(found: Contradiction, published: Published) -> str:
     """One contradiction in words: both figures, their difference, and the file's explanation."""
     why = next((f"; {each.why}" for each in published.contradictions if found.figure in each.figures and each.why), "")
     return (

@@ -34,7 +34,7 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
         )
     if not sql.strip():
         raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")
-    wanted = named_in(sql)
+    wanted = tables_in(sql)
     database = Database()
     passed_over = _fill(database, wanted, place)
     names, rows = database.ask(sql)
@@ -50,7 +50,7 @@ def _write(names: Sequence[str], rows: Sequence[show.Row], *, form: Form) -> Non
     sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
 
 
-def named_in(sql: str) -> tuple[Table, ...]:
+def tables_in(sql: str) -> tuple[Table, ...]:
     """The tables whose names occur anywhere in a query, so that only those are read."""
     return tuple(table for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE))
 

@@ -40,9 +40,9 @@ from runner.results.store import RECORD, read_events, read_record, write_report
 
 PAGE: Final = "report.html"
 KEPT_PAGE: Final = "report.md"  # the page without figures, committed with the records
-BESIDE: Final = "report-figures"  # folder of the page's figures as PNG and CSV
+FIGURES_FOLDER: Final = "report-figures"  # folder of the page's figures as PNG and CSV
 # Matrices drawn at most. With more on file, the newest are drawn without pictures of single matrices, which take an hour for 20,000.
-MOST: Final = 500
+MOST_MATRICES: Final = 500
 FIGURES_PER_LINE: Final = 25  # figures, a few seconds' work, between progress lines
 
 
@@ -121,7 +121,7 @@ class _OnFile:
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
     """The runs at or below some directories, each once; warns about records that are skipped. Raises RequestError if there is no run."""
     every = list(dict.fromkeys(run for directory in directories for run in below(directory)))
-    if len(every) > MOST:
+    if len(every) > MOST_MATRICES:
         on_file, passed_over = _newest(every, page=page)
     else:
         found = read_runs(every)
@@ -150,10 +150,10 @@ def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str
     kept, copies = each_once([(directory, run.run_id) for directory, _, _, run in listed])
     listed = [one for one in listed if one[0] in kept]
     last = {matrix: when for _, matrix, when, _ in sorted(listed, key=lambda one: one[2])}
-    newest = frozenset(sorted(last, key=lambda matrix: last[matrix], reverse=True)[:MOST])
+    newest = frozenset(sorted(last, key=lambda matrix: last[matrix], reverse=True)[:MOST_MATRICES])
     runs = read_runs(directory for directory, matrix, _, _ in listed if matrix in newest).runs
     others = [(when, directory.parent, run) for directory, matrix, when, run in listed if matrix not in newest]
-    caveat = f"Drawn from the newest {MOST:,} of {len(last):,} matrices; the table of runs has all, and `dlscale report FOLDER` draws those of one folder."
+    caveat = f"Drawn from the newest {MOST_MATRICES:,} of {len(last):,} matrices; the table of runs has all, and `dlscale report FOLDER` draws those of one folder."
     return _OnFile(folders=_by_folder(runs), others=others, caveat=caveat if others else ""), (*passed_over, *copies)
 
 
@@ -285,10 +285,10 @@ def _page(found: Collected) -> Page:
 def _write(found: Collected, place: Path, *, console: Console) -> None:
     """Write the page in both forms first, so that it can be read, then its figures as CSV and, unless there is a caveat, as PNG."""
     page = _page(found)
-    check_writable(place / BESIDE)
+    check_writable(place / FIGURES_FOLDER)
     now = datetime.now(timezone.utc)
     dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})
-    html = render.html(dated, beside=BESIDE, pictures=not found.caveat)
+    html = render.html(dated, figures_folder=FIGURES_FOLDER, pictures=not found.caveat)
     written = [write_report(place, KEPT_PAGE, markdown(page)), write_report(place, PAGE, html)]
     with progress(open_console(stderr=True)) as shown:
         if len(page.figures) > FIGURES_PER_LINE:
@@ -296,12 +296,15 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
         for number, figure in enumerate(page.figures):
             if number and number % FIGURES_PER_LINE == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")
-            write_report(place / BESIDE, f"{figure.name}.csv", model.to_csv(figure))
+            write_report(place / FIGURES_FOLDER, f"{figure.name}.csv", model.to_csv(figure))
             drawn = None if found.caveat else picture.png(figure)
             if drawn:
-                write_report(place / BESIDE, f"{figure.name}.png", drawn)
+                write_report(place / FIGURES_FOLDER, f"{figure.name}.png", drawn)
     kind = "CSV" if found.caveat else "PNG and CSV"
-    for text in (f"figures: {len(page.figures)} as {kind} in {place / BESIDE}", *(f"report: {one}" for one in written)):
+    for text in (
+        f"figures: {len(page.figures)} as {kind} in {place / FIGURES_FOLDER}",
+        *(f"report: {one}" for one in written),
+    ):
         console.print(text, style="dim")
 
 

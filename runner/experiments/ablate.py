@@ -57,7 +57,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
 
         def run(line: Request) -> list[Run]:
             one = line.model_copy(update={"repeat": 1})
-            shown.place(len(runs) + 1, max(len(runs) + 1, len(planned)))
+            shown.begin(len(runs) + 1, max(len(runs) + 1, len(planned)))
             found = bench.run(
                 one,
                 command=command,

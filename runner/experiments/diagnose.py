@@ -131,7 +131,7 @@ class _Rounds:
         try:
             for number in range(self.request.repeat):
                 for place in places:
-                    self.shown.place(number * len(places) + place + 1, self.request.repeat * len(places))
+                    self.shown.begin(number * len(places) + place + 1, self.request.repeat * len(places))
                     self._measure_once(self._node_resources(place), planned[place][number], prepared, place)
         finally:
             prepared.release()

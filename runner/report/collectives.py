@@ -31,7 +31,7 @@ def table(rows: Iterable[tuple[str, Row]]) -> Table | None:
     if not found:
         return None
     words = ("operation", "transport", "devices")
-    return Table.of(found, COLUMNS, title="Collectives", words=words, legend=LEGEND, folded=True)
+    return Table.without_empty_columns(found, COLUMNS, title="Collectives", words=words, legend=LEGEND, folded=True)
 
 
 def notes(rows: Iterable[Row]) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ _FIGURES: Final[dict[str, Callable[[Pair], str]]] = {
 
 def table(compared: Compared) -> Table:
     """One row per pair."""
-    return Table.laid(compared.pairs, _COLUMNS, words=("verdict",))
+    return Table.from_entries(compared.pairs, _COLUMNS, words=("verdict",))
 
 
 def notes(compared: Compared) -> Iterator[str]:

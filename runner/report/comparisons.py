@@ -271,7 +271,7 @@ def networks(found: Networks) -> Report:
         title=f"{found.title}: scaling",
         lead=lead or "no usable run on several devices",
         lines=(*found.how, found.ran_on),
-        tables=(Table.of(rows, columns, title="Networks"),),
+        tables=(Table.without_empty_columns(rows, columns, title="Networks"),),
         legends=(
             (
                 f"batch: of one device, of all with strong scaling; {PLUS_MINUS}; speedup, efficiency: to one device; power: of all devices, energy ÷ "
@@ -333,7 +333,10 @@ def devices(found: Devices) -> Report:
         title=f"{found.title}: devices",
         lead=found.lead,
         lines=(found.lead, found.ran_on),
-        tables=(Table.of(found.trainings, trainings, title="Trainings"), Table.of(found.standings, gpus, title="GPUs")),
+        tables=(
+            Table.without_empty_columns(found.trainings, trainings, title="Trainings"),
+            Table.without_empty_columns(found.standings, gpus, title="GPUs"),
+        ),
         legends=(
             (
                 f"a training: one version of the programs and of what they ran in; {PLUS_MINUS}; of one GPU it knows of that GPU only; ÷ slowest has "
@@ -373,7 +376,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
             summary.setting,
             f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}",
         ),
-        tables=(Table.of(cases, columns, title="Trainings"),),
+        tables=(Table.without_empty_columns(cases, columns, title="Trainings"),),
         legends=(
             (
                 "devices: of each training; time: of all of them, measured windows alone, the median of the repeats and from the smallest to the "
@@ -420,7 +423,7 @@ def _training_report(
         name=found.name,
         title=f"{found.title}: {what}",
         lines=(found.setting, found.ran_on),
-        tables=(Table.of(found.rows, every, title=heading),),
+        tables=(Table.without_empty_columns(found.rows, every, title=heading),),
         legends=(legend,),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
@@ -486,7 +489,7 @@ def sweep(found: Sweep) -> Report:
         title=f"{found.title}: sweep over the batch",
         lead=f"{len(found.points)} points{most}",
         lines=(found.setting, found.ran_on),
-        tables=(Table.of(found.points, columns, title="Sweep over the batch", words=("validity",)),),
+        tables=(Table.without_empty_columns(found.points, columns, title="Sweep over the batch", words=("validity",)),),
         legends=(LEGEND_GPU if found.device == "gpu" else LEGEND_CPU,),
         notes=found.notes,
         figures=drawn,

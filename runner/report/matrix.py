@@ -89,7 +89,7 @@ def interval_marks(summary: Summary) -> str:
 
 def screen(summary: Summary) -> Table:
     """The table that `bench` ends with."""
-    return Table.laid(
+    return Table.from_entries(
         summary.rows,
         {
             "devices": lambda row: row.devices,
@@ -106,7 +106,7 @@ def screen(summary: Summary) -> Table:
 
 def scaling(summary: Summary) -> Table:
     """The scaling table; an unusable row shows no figure, and columns of `COLUMNS` are present if known."""
-    return Table.laid(
+    return Table.from_entries(
         summary.rows,
         {
             "devices": lambda row: row.devices,
@@ -148,7 +148,7 @@ def parts(summary: Summary) -> Table | None:
     rows = [row for row in summary.rows if row.parts]
     cells: dict[str, Callable[[Row], str]] = {header: partial(part, name=name) for header, name in PARTS.items()}
     columns = {"devices": lambda row: row.devices, **cells}
-    return Table.laid(rows, columns, title="Parts of a step", legend=PARTS_LEGEND) if rows else None
+    return Table.from_entries(rows, columns, title="Parts of a step", legend=PARTS_LEGEND) if rows else None
 
 
 def part(row: Row, name: str) -> str:
@@ -245,11 +245,11 @@ def modes(summary: Summary) -> tuple[Table, ...]:
         placed = any(one.latency and one.latency.without_transfer for _, one in answers)
         labelled = any(one.accuracy for _, one in answers)
         legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
-        found.append(Table.of(answers, _answer_columns(), legend=legend))
+        found.append(Table.without_empty_columns(answers, _answer_columns(), legend=legend))
     if generated := [(row.devices, one) for row in summary.rows if row.answers for one in row.answers.generation]:
-        found.append(Table.of(generated, _GENERATION_COLUMNS, legend=_GENERATION))
+        found.append(Table.without_empty_columns(generated, _GENERATION_COLUMNS, legend=_GENERATION))
     if epochs := [(row.devices, one) for row in summary.rows for one in _evenly_spaced(row.epochs)]:
-        found.append(Table.laid(epochs, _EPOCH_COLUMNS, legend=_EPOCHS))
+        found.append(Table.from_entries(epochs, _EPOCH_COLUMNS, legend=_EPOCHS))
     return tuple(found)
 
 

@@ -32,7 +32,9 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
             "interval (95 %)": _interval,
             "": lambda one: "out" if one.is_slow else ABSENT,
         }
-        console.print(Table.of(verdicts, columns, words=("figure", "rate", "against", "")).terminal())
+        console.print(
+            Table.without_empty_columns(verdicts, columns, words=("figure", "rate", "against", "")).terminal()
+        )
         console.print(LEGEND, style="dim")
     else:
         nodes = {node: None for one in found.figures for node in one.values}

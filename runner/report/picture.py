@@ -50,7 +50,7 @@ def new_sheet(width: float, height: float, *, top: float) -> Sheet:
     return figure
 
 
-def encoded(figure: Sheet) -> bytes:
+def to_png(figure: Sheet) -> bytes:
     """The sheet as a PNG, the same bytes for the same sheet."""
     held = io.BytesIO()
     figure.savefig(held, format="png", dpi=DPI, metadata={"Software": None})
@@ -195,7 +195,7 @@ def png(*panels: Figure, **how: Any) -> bytes | None:
     sheet = draw(*panels, **how)
     if sheet is None:
         return None
-    made = encoded(sheet)
+    made = to_png(sheet)
     with suppress(OSError):  # a picture that can't be cached is drawn again
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")

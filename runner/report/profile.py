@@ -209,7 +209,7 @@ _CALLS: Final[Columns[Any]] = {
 
 
 def _table(title: str, rows: Sequence[Entry], columns: Columns[Entry], *, legend: str = "") -> Table:
-    return Table.laid(rows, columns, title=title, legend=legend, words=TEXT_COLUMNS)
+    return Table.from_entries(rows, columns, title=title, legend=legend, words=TEXT_COLUMNS)
 
 
 def _gpu_columns(iterations: int) -> Columns[GpuUse]:

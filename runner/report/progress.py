@@ -44,7 +44,7 @@ class Progress:
     def stage(self, text: str) -> None:
         """Report what the suite does outside of trials: building an image, filling the wheelhouse."""
 
-    def place(self, number: int, total: int, what: str = "run") -> str:
+    def begin(self, number: int, total: int, what: str = "run") -> str:
         """Begin run `number` of `total`, or a unit of several runs: a cell of a study, a round. Returns the position in words."""
         return self._eta.begin(what, number, total) or f"{what} {number} of {total}"
 
@@ -157,7 +157,7 @@ def _rate(value: float, unit: str) -> str:
     return f"{value:,.1f} {unit}" if value < 1000 else f"{value:,.0f} {unit}"  # noqa: PLR2004  (four digits are enough)
 
 
-class Aside(Progress):
+class ConcurrentProgress(Progress):
     """A run concurrent to the one displayed: only reports how it ended."""
 
     def __init__(self, shown: Progress) -> None:

@@ -36,16 +36,16 @@ class Table(Frozen):
     folded: bool = False
 
     @classmethod
-    def laid(cls, entries: Iterable[Entry], columns: Columns[Entry], **more: Any) -> Table:
+    def from_entries(cls, entries: Iterable[Entry], columns: Columns[Entry], **more: Any) -> Table:
         """Lay out one row per entry; `more` are other fields."""
         rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
         return cls(columns=tuple(columns), rows=rows, **more)
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], columns: Columns[Entry], **more: Any) -> Table:
+    def without_empty_columns(cls, entries: Sequence[Entry], columns: Columns[Entry], **more: Any) -> Table:
         """The same, without columns that have no known value."""
         known = {header: cell for header, cell in columns.items() if any(cell(one) != ABSENT for one in entries)}
-        return cls.laid(entries, known, **more)
+        return cls.from_entries(entries, known, **more)
 
     def without(self, *names: str) -> Table:
         """The same, without some columns."""

@@ -130,7 +130,7 @@ def _table(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tupl
         return lambda one: cell(one[1])
 
     named = {"devices": lambda one: one[0], **{header: of(cell) for header, cell in columns.items()}}
-    found = Table.of(subjects, named, title="Telemetry by devices", legend=LEGEND)
+    found = Table.without_empty_columns(subjects, named, title="Telemetry by devices", legend=LEGEND)
     return found if len(found.columns) > 1 else None
 
 

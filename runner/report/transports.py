@@ -102,10 +102,12 @@ def transports_table(comparison: Comparison) -> RenderableType:
     results = [name for name in every if name == "transport" or name not in (*WIRE_COLUMNS, "devices")]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
         own = [row for row in comparison.rows if row.row.devices == devices]
-        shown = Table.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=TEXT_COLUMNS)
+        shown = Table.from_entries(
+            (*_baseline(comparison), *own), {name: every[name] for name in results}, words=TEXT_COLUMNS
+        )
         parts += [Text(f"\n{devices}", style="bold"), shown.terminal()]
         if any(row.sent_bytes is not None for row in own):
-            wires = Table.laid(own, {name: every[name] for name in WIRE_COLUMNS}, words=TEXT_COLUMNS)
+            wires = Table.from_entries(own, {name: every[name] for name in WIRE_COLUMNS}, words=TEXT_COLUMNS)
             parts += [Text(), wires.terminal()]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
 
@@ -170,4 +172,4 @@ def _as_on_record(comparison: Comparison, value: float | None, name: str) -> flo
 def table(comparison: Comparison) -> Table:
     """The table without empty columns; the one-device baseline, if any, comes first."""
     rows = (*_baseline(comparison), *comparison.rows)
-    return Table.of(rows, columns(comparison), title="Transports", words=TEXT_COLUMNS)
+    return Table.without_empty_columns(rows, columns(comparison), title="Transports", words=TEXT_COLUMNS)

@@ -26,7 +26,7 @@ from runner.plan.external import image_label
 from runner.plan.layout import Launch, Prepared, lay_out
 from runner.plan.profiling import limit_replay
 from runner.report import ahead
-from runner.report.progress import Aside, Progress
+from runner.report.progress import ConcurrentProgress, Progress
 from runner.results.find import Run, records_under
 from runner.results.store import RunWriter, baseline_for
 from runner.run import container_group
@@ -85,7 +85,7 @@ class TrialRunner:
                 self.shown.stage(f"1-device baseline on file: {baseline[1].run_id}")
                 runs += [] if baseline in runs else [baseline]
                 continue
-            self.shown.place(position, len(trials))
+            self.shown.begin(position, len(trials))
             with held(self.stopped):
                 done = self._run_group(group, [*earlier, *runs])
             runs += done
@@ -111,7 +111,7 @@ class TrialRunner:
         launches = [self._launch(trial) for trial in trials]
         with ThreadPoolExecutor(max_workers=len(launches)) as pool:
             futures = [
-                pool.submit(self._run, one, self.shown if number == 0 else Aside(self.shown), None)
+                pool.submit(self._run, one, self.shown if number == 0 else ConcurrentProgress(self.shown), None)
                 for number, one in enumerate(launches)
             ]
             return [one.result() for one in futures]

@@ -344,7 +344,7 @@ def rounds(found: OverheadFigures) -> Table:
     every["outside (s)"] = [fixed(each["suite"].outside_s, 2) for each in found.rounds]
     every["delay (s)"] = [fixed(delay, 2) for delay in found.delays_s]
     columns = {name: cells.__getitem__ for name, cells in every.items()}
-    return Table.of(range(len(found.rounds)), columns, title="Rounds")
+    return Table.without_empty_columns(range(len(found.rounds)), columns, title="Rounds")
 
 
 def commands(found: OverheadFigures) -> Table:

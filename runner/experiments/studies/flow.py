@@ -178,7 +178,7 @@ def _run(
     ran = {cell.id: CellRun(cell=cell, why=cell.why) for cell in found}
     for number, request in enumerate(todo, start=1):
         own = [cell for cell in found if cell.request == request]
-        shown.stage(f"{shown.place(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
+        shown.stage(f"{shown.begin(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
         try:
             if request.data == sample_path(options.scale):
                 ensure_sample(options.scale, report=shown.stage)

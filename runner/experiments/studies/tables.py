@@ -74,11 +74,11 @@ def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
     missing = tuple((one.cell, one.metric.replace("_", " "), one.why) for one in reproduction.missing)
     software = "runs: those that may be used; software, image, devices: by the records of the runs"
     every = (
-        Table.laid(reproduction.comparisons, _PAGE_FIGURES, title="Published figures", legend=_FIGURES_LEGEND),
-        Table.laid(reproduction.judgements, _PAGE_FINDINGS, title="Findings", legend=_FINDINGS_LEGEND),
+        Table.from_entries(reproduction.comparisons, _PAGE_FIGURES, title="Published figures", legend=_FIGURES_LEGEND),
+        Table.from_entries(reproduction.judgements, _PAGE_FINDINGS, title="Findings", legend=_FINDINGS_LEGEND),
         differences(reproduction.cells),
         Table(title="Quantities that could not be had", columns=("cell", "quantity", "why"), rows=missing),
-        Table.laid(reproduction.cells, _PAGE_CELLS, title="Cells", legend=software),
+        Table.from_entries(reproduction.cells, _PAGE_CELLS, title="Cells", legend=software),
         also_measured(reproduction),
     )
     return tuple(table for table in every if table.rows)
@@ -105,7 +105,7 @@ def runs(reproduction: Reproduction) -> Table:
         "image": lambda cell: " and ".join(cell.images) or ABSENT,
         "status": lambda cell: ": ".join(filter(None, (cell.status, _reasons_of(cell)))),
     }
-    return Table.laid([cell for cell in reproduction.cells if cell.status != "skipped"], columns, title="Runs")
+    return Table.from_entries([cell for cell in reproduction.cells if cell.status != "skipped"], columns, title="Runs")
 
 
 def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
@@ -124,7 +124,7 @@ def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
 
 def figures(reproduction: Reproduction) -> Table:
     """Published figures with measured ones."""
-    return Table.laid(reproduction.comparisons, _FIGURES, title="Figures", legend=_FIGURES_LEGEND)
+    return Table.from_entries(reproduction.comparisons, _FIGURES, title="Figures", legend=_FIGURES_LEGEND)
 
 
 def also_measured(reproduction: Reproduction) -> Table:
@@ -132,12 +132,12 @@ def also_measured(reproduction: Reproduction) -> Table:
     about = {part.metric for one in reproduction.judgements for part in one.finding.parts}
     wanted = (*UNPRINTED, *(FLOP if FLOP[0] in about else ()))
     own = [one for one in reproduction.observations if one.metric in wanted]
-    return Table.laid(own, _ALSO_MEASURED, title="Also measured")
+    return Table.from_entries(own, _ALSO_MEASURED, title="Also measured")
 
 
 def findings(reproduction: Reproduction) -> Table:
     """The verdict on each conclusion."""
-    return Table.laid(reproduction.judgements, _FINDINGS, title="Findings", legend=_FINDINGS_LEGEND)
+    return Table.from_entries(reproduction.judgements, _FINDINGS, title="Findings", legend=_FINDINGS_LEGEND)
 
 
 def place(machine: Machine, scale: str, cells: Sequence[CellOutcome] = ()) -> str:
@@ -377,8 +377,8 @@ def print_reproduction(console: Console, reproduction: Reproduction, *, whole: P
     console.print(Text(place(reproduction.machine, reproduction.scale, reproduction.cells)))
     console.print(Text(outcome_text(reproduction), style="bold"))
     _print(console, runs(reproduction).without("software", "image"))
-    _print(console, Table.laid(measured, _TERMINAL_FIGURES))
-    _print(console, Table.laid(tested, _TERMINAL_FINDINGS))
+    _print(console, Table.from_entries(measured, _TERMINAL_FIGURES))
+    _print(console, Table.from_entries(tested, _TERMINAL_FINDINGS))
     rest = {
         "figures that nothing was measured for": len(reproduction.comparisons) - len(measured),
         "findings that can't be tested here": len(reproduction.judgements) - len(tested),

@@ -23,15 +23,19 @@ DIGITS: Final = 6  # significant digits of a value on the page; its CSV has all
 SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
 
 
-def html(page: Page, *, beside: str, pictures: bool = True) -> str:
-    """Render the page; `beside` is the folder of the figures' files, relative to the page; with `pictures` it has PNGs too."""
+def html(page: Page, *, figures_folder: str, pictures: bool = True) -> str:
+    """Render the page; `figures_folder` is the folder of the figures' files, relative to the page; with `pictures` it has PNGs too."""
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,
         style=_asset("page.css"),
         script="\n".join(_asset(name) for name in SCRIPTS),
         values=_script_safe(
-            json.dumps(_values(page, beside=beside, pictures=pictures), separators=(",", ":"), ensure_ascii=False)
+            json.dumps(
+                _values(page, figures_folder=figures_folder, pictures=pictures),
+                separators=(",", ":"),
+                ensure_ascii=False,
+            )
         ),
         plotly=plotly(),
         opened=_initially_open(page),
@@ -75,7 +79,7 @@ def _initially_open(page: Page) -> frozenset[str]:
     return frozenset(block.anchor for block in firsts if block)
 
 
-def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
+def _values(page: Page, *, figures_folder: str, pictures: bool) -> dict[str, object]:
     strings: dict[str, int] = {}
 
     def pool(text: str) -> int:
@@ -85,7 +89,7 @@ def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
     places = {run.run_id: number for number, run in enumerate(page.runs)}
     return {
         "colours": picture.SERIES,
-        "beside": beside,
+        "beside": figures_folder,
         "pictures": pictures,
         "runs": _runs(page, pool),
         "blocks": {block.anchor: _block(block, places) for block in page.blocks},

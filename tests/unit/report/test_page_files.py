@@ -73,7 +73,7 @@ def test_a_csv_has_every_point_with_its_runs():
 def test_every_shape_of_figure_is_drawn_reproducibly(figure):
     png = picture.png(figure)
     assert struct.unpack(">II", png[16:24])[0] == (1680 if len(figure.series) > 1 else 1280)
-    assert picture.encoded(picture.draw(figure)) == png
+    assert picture.to_png(picture.draw(figure)) == png
 
 
 def test_a_picture_is_redrawn_only_for_other_values_or_another_version(monkeypatch, tmp_path):

@@ -37,7 +37,7 @@ def collected(*records_):
 
 
 def written(page):
-    return render.html(page, beside="files")
+    return render.html(page, figures_folder="files")
 
 
 def values(text):

@@ -111,7 +111,7 @@ def test_the_time_left_covers_all_runs(clock):
     shown, file = plain(clock)
 
     def run(number, start_s):
-        shown.place(number, 3)
+        shown.begin(number, 3)
         shown.trial_started("t", 40)
         clock.now_s += start_s
         shown.phase("measuring")
@@ -124,7 +124,7 @@ def test_the_time_left_covers_all_runs(clock):
     run(2, 30)
     assert file.getvalue().splitlines()[-1].endswith("run 2 of 3, about 1 minute left")  # 30 + 50
     clock.now_s += 30
-    assert shown.place(3, 3) == "run 3 of 3, about 1 minute left"
+    assert shown.begin(3, 3) == "run 3 of 3, about 1 minute left"
     clock.now_s += 25
     shown.trial_started("t", 40)
     assert file.getvalue().splitlines()[-1] == "04:05:06 t (run 3 of 3, about 35 seconds left)"
@@ -133,15 +133,15 @@ def test_the_time_left_covers_all_runs(clock):
 def test_the_time_left_of_a_study_covers_its_cells(clock):
     """The first of 4 cells has two runs of 60 s; a cell on file takes no time and is no evidence; a cell's only run counts as the cell."""
     shown, _ = plain(clock)
-    assert shown.place(1, 4, "cell") == "cell 1 of 4"
+    assert shown.begin(1, 4, "cell") == "cell 1 of 4"
     for number in (1, 2):
-        shown.place(number, 2)
+        shown.begin(number, 2)
         shown.trial_started("t", None)
         clock.now_s += 60
-    assert shown.place(2, 4, "cell") == "cell 2 of 4, about 6 minutes left"
-    assert shown.place(3, 4, "cell") == "cell 3 of 4, about 4 minutes left"
-    shown.place(1, 1)
-    assert shown.place(1, 2) == "cell 3 of 4, run 1 of 2, about 4 minutes left"
+    assert shown.begin(2, 4, "cell") == "cell 2 of 4, about 6 minutes left"
+    assert shown.begin(3, 4, "cell") == "cell 3 of 4, about 4 minutes left"
+    shown.begin(1, 1)
+    assert shown.begin(1, 2) == "cell 3 of 4, run 1 of 2, about 4 minutes left"
 
 
 @pytest.mark.parametrize(

@@ -171,13 +171,13 @@ def test_two_concurrent_queries_both_answer(runs, tmp_path, cache):
 def drawn(monkeypatch):
     """The pictures that were drawn."""
     found = []
-    real = picture.encoded
+    real = picture.to_png
 
-    def encoded(sheet):
+    def to_png(sheet):
         found.append(real(sheet))
         return found[-1]
 
-    monkeypatch.setattr(picture, "encoded", encoded)
+    monkeypatch.setattr(picture, "to_png", to_png)
     return found
 
 
@@ -204,8 +204,8 @@ def test_a_second_report_draws_no_picture_again(tmp_path, drawn):
 
 def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
     """With a block and pictures for every matrix, 20,000 runs took more than 500 s, and no browser opens such a page."""
-    monkeypatch.setattr(reports, "MOST", 5)
-    monkeypatch.setattr(picture, "encoded", lambda _: b"a picture")  # the test is about which pictures exist
+    monkeypatch.setattr(reports, "MOST_MATRICES", 5)
+    monkeypatch.setattr(picture, "to_png", lambda _: b"a picture")  # the test is about which pictures exist
     place = tmp_path / "results"
     runs = many.leave_many(place, 30)
     report([place], out=None)
@@ -215,7 +215,7 @@ def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
     assert len(said["runs"]["panels"]) == 30
     assert not list(place.rglob("*-power.png"))
     assert said["pictures"] is False
-    assert not list((place / reports.BESIDE).glob("*.png"))
+    assert not list((place / reports.FIGURES_FOLDER).glob("*.png"))
     records = {run: json.loads((run / "record.json").read_text()) for run in runs}
     by_age = sorted(runs, key=lambda run: records[run]["provenance"]["recorded_at"], reverse=True)
     matrices = list(dict.fromkeys(run.parent / f"{records[run]['matrix_id']}.md" for run in by_age))
@@ -224,7 +224,7 @@ def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
     reports.check_pages([place])
     # A comparison of some of the runs would replace that of all runs.
     assert not list(place.rglob("ablation-*.md"))
-    monkeypatch.setattr(reports, "MOST", 500)
+    monkeypatch.setattr(reports, "MOST_MATRICES", 500)
     report([place], out=None)
     assert list(place.rglob("ablation-*.md"))
 
@@ -234,7 +234,7 @@ def test_a_page_of_too_many_matrices_has_the_studies_of_all_folders(tmp_path, mo
     place = tmp_path / "results"
     folders = {run.parent for run in many.leave_many(place, 30)}
     searched = []
-    monkeypatch.setattr(reports, "MOST", 1)
+    monkeypatch.setattr(reports, "MOST_MATRICES", 1)
     monkeypatch.setattr(reports, "_draw_experiments", lambda folder, *_, **_how: searched.append(folder))
     report([place], out=None)
     assert len(folders) > 1

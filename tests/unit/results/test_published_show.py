@@ -12,7 +12,7 @@ import pytest
 from commands import Ended, to_its_end
 from made_up_source import rate, source, table
 
-from runner.commands.published import Wanted, select, sentence
+from runner.commands.published import Wanted, contradiction_text, select
 from runner.core.errors import RequestError
 from runner.report.picture import draw
 from runner.report.published_plot import curves, curves_png, panels
@@ -101,7 +101,7 @@ def test_a_contradiction_is_described_by_both_figures_and_the_note_of_the_file()
     made = source(rates, printed, contradictions=({"check": "ratio", "figures": ["p"], "why": "misprint"},))
     (found,) = contradictions(made)
     assert (
-        sentence(found, made)
+        contradiction_text(found, made)
         == "contradiction (ratio): p is printed as 7.29 x, by g8 and g1 it is 7.91781 (-7.9 %); misprint"
     )
 

@@ -17,7 +17,7 @@ from commands import dlscale
 from records import record
 from rich.console import Console
 
-from runner.commands.query_flow import named_in
+from runner.commands.query_flow import tables_in
 from runner.core.errors import RequestError
 from runner.core.events.parse import COLUMNS
 from runner.core.measurement import EpochFigures
@@ -146,8 +146,8 @@ def test_published_figures_are_those_of_the_files():
 
 
 def test_only_tables_that_are_named_are_filled():
-    assert [table.name for table in named_in("select * from RUNS join windows using (run_id)")] == ["runs", "windows"]
-    assert named_in("select 1 as reruns") == ()
+    assert [table.name for table in tables_in("select * from RUNS join windows using (run_id)")] == ["runs", "windows"]
+    assert tables_in("select 1 as reruns") == ()
 
 
 def test_every_field_of_a_trial_has_a_column():

@@ -242,7 +242,7 @@ def sweep(monkeypatch, out, asked, named=None):
     monkeypatch.setattr(TrialRunner, "_run", ran)
     on = replace(resources(examples.gpu_node(8), "gpu"), out=out, baseline=named)
     prepared = SimpleNamespace(image_used=None)
-    shown = SimpleNamespace(stage=lambda _: None, place=lambda *_: "")
+    shown = SimpleNamespace(stage=lambda _: None, begin=lambda *_: "")
     runner = TrialRunner(asked, on, prepared, shown, (), "n", lambda _, __: None)
     return started, [record.run_id for _, record in runner.run_all(plan_command(asked, on))]
 
