@@ -27,7 +27,7 @@ CENTRAL = 0.875
 
 
 @contextlib.contextmanager
-def whole(out):
+def new_folder(out):
     """Context: path for a draft folder, renamed to `out` on success, removed on failure. Refuses an existing `out` unless it is an empty folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} exists and is not an empty folder; give a new one")

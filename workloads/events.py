@@ -122,7 +122,7 @@ PREFIX = "::dlscale:: "
 # Ranks share a pipe, whose writes are atomic up to PIPE_BUF bytes (pipe(7)): another rank's line can end up within a longer line.
 # (mpirun splits lines of any length, and tags the pieces, so that the runner can reassemble them.)
 LINE_BYTES = 4096
-AT_ONCE = 150  # numbers in a list on one line
+NUMBERS_PER_LINE = 150  # numbers in a list on one line
 NAME_LENGTH = 1500  # names of templated kernels can be longer than a line
 ROWS_PREFIX = "::dlscale-rows:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 lacks
@@ -201,16 +201,16 @@ class Events:
 
     def loss(self, first_iteration, values):
         """Emit the losses of consecutive iterations; one that is not finite becomes null, as JSON has no NaN."""
-        for first in range(0, len(values), AT_ONCE):
-            chunk = [finite(value) for value in values[first : first + AT_ONCE]]
+        for first in range(0, len(values), NUMBERS_PER_LINE):
+            chunk = [finite(value) for value in values[first : first + NUMBERS_PER_LINE]]
             self.emit("loss", first_iteration=first_iteration + first, values=chunk)
 
     def window(self, step_seconds, **fields: object):
         """Emit a window; if its step times do not fit a line, `steps` events with them precede it."""
         seconds_list = step_seconds and [round(seconds, 7) for seconds in step_seconds]
-        if seconds_list and len(seconds_list) > AT_ONCE:
-            for first in range(0, len(seconds_list), AT_ONCE):
-                self.emit("steps", window=fields["index"], seconds=seconds_list[first : first + AT_ONCE])
+        if seconds_list and len(seconds_list) > NUMBERS_PER_LINE:
+            for first in range(0, len(seconds_list), NUMBERS_PER_LINE):
+                self.emit("steps", window=fields["index"], seconds=seconds_list[first : first + NUMBERS_PER_LINE])
             seconds_list = None
         self.emit("window", step_seconds=seconds_list, **fields)
 

@@ -28,7 +28,7 @@ A subclass of `OneByOne` has `predict(samples)`, which returns the classes, in p
     parameters, flop_per_sample   of the network as built (`flop.per_sample`)
     decoded, skipped              number of decoded images, and names of those that would not decode
     parameter_norm()              norm of the network's weights, before or after conversion
-    tell(events, samples)         emit the program's own measurements of a laid-out batch, after all windows
+    emit_extra(events, samples)   emit the program's own measurements of a laid-out batch, after all windows
     units                         throughput units per sample; None if the unit is the sample
 
 Throughput is that of a busy device: with several batches in flight, one is copied to the device while another is computed. A window ends
@@ -66,7 +66,7 @@ FIT_BATCH = 32
 FIT_RATE = 3e-4  # of Adam: networks without normalization layers learn at it, and those with them need no schedule
 CALIBRATION = 128
 TRIAL_BATCHES = (8, 32)  # batch sizes from which the memory of a larger one is extrapolated
-SHARE = 0.8  # of a host's free memory that a batch may take
+MEMORY_SHARE = 0.8  # of a host's free memory that a batch may take
 RESOLUTION = 50  # a GPU's largest batch is found to within 1/RESOLUTION
 IN_FLIGHT = 4  # batches in flight on a GPU: one computed, one copied, the rest hide pauses of the host
 RATE_SECONDS = 1.0  # for which the rate is measured, if it decides the iterations
@@ -121,7 +121,7 @@ class OneByOne:
     def lay_out(self, samples):
         return samples
 
-    def tell(self, events, samples):
+    def emit_extra(self, events, samples):
         """Measure nothing more."""
 
     def submit(self, samples):
@@ -183,13 +183,13 @@ def infer(predictor, events, args):
     events.emit("batch", asked=args.batch, used=used, reason=reason)
     laid_out = predictor.lay_out(library.whole_batches(used))
     done = serve(predictor, events, laid_out, args, batch=used)
-    predictor.tell(events, laid_out[:used])
+    predictor.emit_extra(events, laid_out[:used])
     if reference is not None:
         emit_accuracy(events, predict_all(predictor, library), reference, library.labels, args)
     return done
 
 
-def fly(predictor, batches):
+def pipelined(predictor, batches):
     """Keep as many batches in flight as the predictor allows; yield (classes, submitted, answered) of each in order.
 
     Times are time.monotonic(); a batch never counts as answered before those submitted earlier.
@@ -206,9 +206,9 @@ def fly(predictor, batches):
         yield classes, submitted, latest
 
 
-def drain(flight):
-    """Exhaust a flight; return the time of the last answer, or None if it had no batch."""
-    results = deque(flight, maxlen=1)
+def drain(answers):
+    """Exhaust what `pipelined` yields; return the time of the last answer, or None if it had no batch."""
+    results = deque(answers, maxlen=1)
     return results[0][2] if results else None
 
 
@@ -218,9 +218,9 @@ def serve(predictor, events, samples, args, *, batch):
     Emits first_step, pace, warmup_end, net, usage, window and latency. `samples` are whole batches, laid out by the predictor.
     """
     cycle = Cycle(samples)
-    drain(fly(predictor, cycle.batches([batch])))
+    drain(pipelined(predictor, cycle.batches([batch])))
     events.emit("first_step")
-    drain(fly(predictor, cycle.batches([batch] * (args.warmup - 1))))
+    drain(pipelined(predictor, cycle.batches([batch] * (args.warmup - 1))))
     iterations, window = args.iterations, args.window
     if not iterations:
         each = seconds_per_batch(predictor, cycle.batches(repeat(batch)))
@@ -228,18 +228,18 @@ def serve(predictor, events, samples, args, *, batch):
         iterations = math.ceil(batches * batch / args.batch)
         events.emit("pace", iterations=iterations, window=window)
     sizes = in_batches(iterations * args.batch, batch)
-    drain(fly(predictor, cycle.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a size
+    drain(pipelined(predictor, cycle.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a size
     alone = predictor.in_flight == 1
     fill, keep_full = ([], []) if alone else ([batch] * predictor.in_flight, [batch] * (predictor.in_flight - 1))
-    flight = fly(predictor, cycle.batches(fill + sizes + keep_full))
+    answers = pipelined(predictor, cycle.batches(fill + sizes + keep_full))
     events.net("start")
     events.usage("start")
-    edge = time.monotonic() if alone else drain(islice(flight, len(fill)))
+    edge = time.monotonic() if alone else drain(islice(answers, len(fill)))
     events.emit("warmup_end", iterations=args.warmup)
     latencies = []
     for index, first in enumerate(range(0, len(sizes), window)):
         window_sizes, start, seconds = sizes[first : first + window], edge, []
-        for size, (_, submitted, answered) in zip(window_sizes, flight):  # noqa: B905 - Python 3.6 lacks strict
+        for size, (_, submitted, answered) in zip(window_sizes, answers):  # noqa: B905 - Python 3.6 lacks strict
             seconds.append(answered - (submitted if alone else edge))
             edge = answered
             latencies += [seconds[-1]] if size == batch else []
@@ -254,7 +254,7 @@ def serve(predictor, events, samples, args, *, batch):
             input_seconds=None,
             units=predictor.units and predictor.units * sum(window_sizes),
         )
-    drain(flight)
+    drain(answers)
     events.net("stop")
     events.usage("stop")
     with events.timed("latency"):
@@ -273,7 +273,7 @@ def in_batches(samples, batch):
 def seconds_per_batch(predictor, batches):
     """Seconds per batch of the busy predictor, measured over `RATE_SECONDS`."""
     end = time.monotonic() + RATE_SECONDS
-    results = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
+    results = list(pipelined(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
     (_, began, first), (_, _, stop) = results[0], results[-1]
     return (stop - first) / (len(results) - 1) if len(results) > 1 else stop - began
 
@@ -296,7 +296,7 @@ def timed(call):
 def predict_all(predictor, library):
     """Predicted class of each sample of the library, in order."""
     parts = (library.samples[first : first + CHUNK] for first in range(0, len(library), CHUNK))
-    return [int(one) for classes, *_ in fly(predictor, parts) for one in classes]
+    return [int(one) for classes, *_ in pipelined(predictor, parts) for one in classes]
 
 
 def emit_accuracy(events, predictions, reference, labels, args):
@@ -340,7 +340,7 @@ def fitting(predictor, library, asked):
 def fits(predictor, library, count):
     """Whether the device has memory for the batches in flight."""
     try:
-        drain(fly(predictor, [library.batch(count)] * predictor.in_flight))
+        drain(pipelined(predictor, [library.batch(count)] * predictor.in_flight))
     except OutOfMemoryError:
         return False
     return True
@@ -367,9 +367,9 @@ def fitting_on_host(predictor, library, asked):
     sample = library.samples[0].nbytes if asked > len(library) else 0
     each = max((peaks[1] - peaks[0]) / (large - small), 1) + sample
     free = free_bytes()
-    if each * asked <= SHARE * free:
+    if each * asked <= MEMORY_SHARE * free:
         return asked, None
-    used = max(1, int(SHARE * free / each))
+    used = max(1, int(MEMORY_SHARE * free / each))
     return used, f"{asked} samples take {gib(each * asked)}, the host has {gib(free)} free"
 
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from arguments import refuse
 from cupti import Recorder
 
-PLAIN = 5  # steps right before the profiler starts, synchronized like the profiled ones: they show its overhead
+PLAIN_STEPS = 5  # steps right before the profiler starts, synchronized like the profiled ones: they show its overhead
 MAX_WINDOWS = 10
 STEADY_TOLERANCE = 0.05  # largest difference of two windows, as a share of the slower one
 SAMPLED_SECONDS = 3.0  # 30 samples of a sampler at 10 Hz
@@ -246,7 +246,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
     """Warm up, and run `iterations` steps under the profiler of `kind`: kernels, metrics, memory, region or calls. Returns the steps run in all.
 
     Emits first_step, loss, profile_start and profile_stop; then, depending on the kind, regions, memory and rows of table `kernels`; then
-    flop_count and eval. `after`: steps before the profiled ones, at least the first and `PLAIN` more. None: until the rate is steady, that is,
+    flop_count and eval. `after`: steps before the profiled ones, at least the first and `PLAIN_STEPS` more. None: until the rate is steady, that is,
     until the last two windows of `window` steps differ by 5 % at most, or ten windows have run. A metrics pass is extended to three seconds,
     or a thousand steps if those are shorter, unless DLSCALE_COUNTERS is ncu, which replays every kernel on its own.
     """
@@ -257,7 +257,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
     steps.run(1)
     events.emit("first_step")
     steady = warm_up(steps, after=after, window=window)
-    spans, losses = steps.run_synchronized(PLAIN)
+    spans, losses = steps.run_synchronized(PLAIN_STEPS)
     steps.note(losses)
     plain = [] if kind == "calls" else durations(spans)  # a recorder has been on since the start of the process
     if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
@@ -306,7 +306,7 @@ def run_profiled(steps, watcher, *, iterations, region):
 def warm_up(steps, *, after, window):
     """Run the steps before the plain ones. Returns whether the last two whole windows agree."""
     if after is not None:
-        left = max(after - PLAIN - steps.done, 0)
+        left = max(after - PLAIN_STEPS - steps.done, 0)
         seconds = [steps.run(window) for _ in range(left // window)]
         if left % window:
             steps.run(left % window)

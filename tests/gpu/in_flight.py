@@ -59,9 +59,9 @@ assert classes.is_pinned()
 assert predictor.place(laid_out[:256]).is_contiguous(memory_format=torch.channels_last)
 for length in (8, 64, 256):
     parts = [laid_out[first : first + length] for first in range(0, 1024, length)]
-    together = list(chain.from_iterable(classes for classes, *_ in inference.fly(predictor, parts * 3)))
+    together = list(chain.from_iterable(classes for classes, *_ in inference.pipelined(predictor, parts * 3)))
     alone = list(chain.from_iterable(predictor.collect(predictor.submit(part))[0] for part in parts))
     assert len(set(alone)) > 1, "answers that are all alike have no order"
     assert together == alone * 3, length
-    times = [answered for *_, answered in inference.fly(predictor, parts * 3)]
+    times = [answered for *_, answered in inference.pipelined(predictor, parts * 3)]
     assert times == sorted(times)

@@ -36,7 +36,7 @@ class Recognizer(Training):
         net = build(args.model, self.contexts)
         net.hybridize()  # no static memory: the batches have many shapes
         rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "wd": args.weight_decay}
-        self.take(net, rates, here=True)
+        self.take(net, rates, in_process=True)
         source = Synthetic if args.data == "synthetic" else Wavs
         self.batches = Batches(source(args, self.ranks, self.contexts))
 

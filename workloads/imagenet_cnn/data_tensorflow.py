@@ -36,7 +36,7 @@ def decode(jpeg, size, seed):
         area_range=(0.08, 1.0),
         max_attempts=10,
     )
-    image = tf.image.random_flip_left_right(jpegs.cut(jpeg, begin[:2], extent[:2], size), seed=seed)
+    image = tf.image.random_flip_left_right(jpegs.decode_crop(jpeg, begin[:2], extent[:2], size), seed=seed)
     return tf.cast(tf.round(image), tf.uint8)
 
 
@@ -45,7 +45,7 @@ def central_crop(jpeg, size):
     extent = jpegs.whole_shape(jpeg)[:2]
     side = tf.cast(tf.round(CENTRAL * tf.cast(tf.reduce_min(extent), tf.float32)), tf.int32)
     square = tf.stack([tf.maximum(side, 1)] * 2)
-    return tf.cast(tf.round(jpegs.cut(jpeg, (extent - square) // 2, square, size)), tf.uint8)
+    return tf.cast(tf.round(jpegs.decode_crop(jpeg, (extent - square) // 2, square, size)), tf.uint8)
 
 
 class Folders(jpegs.Folders):

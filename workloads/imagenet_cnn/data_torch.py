@@ -13,7 +13,7 @@ import torch
 from class_folders import MEAN, STD, central_square, share
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
-from with_pytorch.loading import PREFETCHED, UNDECODABLE, Jpegs, Loaded, collate, leave_with, pixels
+from with_pytorch.loading import PREFETCHED, UNDECODABLE, Jpegs, Loaded, close_at_exit, collate, pixels
 
 
 class Crop(NamedTuple):
@@ -121,7 +121,7 @@ class Validation:
         # thread held, as one in a few dozen runs with two ranks did at its first validation.
         if workers:
             iter(self.loader)
-            leave_with(self.close)
+            close_at_exit(self.close)
         self.normalize = Normalize(device=device, layout=layout)
         self.skipped = set()
 

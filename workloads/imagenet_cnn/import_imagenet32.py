@@ -21,7 +21,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
-from class_folders import whole
+from class_folders import new_folder
 
 SIDE, CLASSES, BATCHES, QUALITY = 32, 1000, 10, 100
 VALUES = 3 * SIDE * SIDE
@@ -74,7 +74,7 @@ def main(argv):
     parser.add_argument("folder", type=Path, help="folder of the published npz files")
     parser.add_argument("out", type=Path, help="new or empty folder to write to")
     args = parser.parse_args(argv)
-    with whole(args.out) as draft:
+    with new_folder(args.out) as draft:
         found = write(args.folder, draft)
     print(json.dumps(found))
 

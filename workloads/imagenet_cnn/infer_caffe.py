@@ -140,7 +140,7 @@ class Predictor(Classifier):
         """Do nothing: inference runs in fp32, like training."""
 
     def predict(self, samples):
-        if self.free is not None and len(samples) * self.bytes_per_sample > inference.SHARE * self.free:
+        if self.free is not None and len(samples) * self.bytes_per_sample > inference.MEMORY_SHARE * self.free:
             raise inference.OutOfMemoryError
         if self.args.data != "synthetic":
             from folders_caffe import normalized

@@ -127,12 +127,12 @@ class Predictor(Classifier):
     def parameter_norm(self):
         return self.norm
 
-    def tell(self, events, samples):
+    def emit_extra(self, events, samples):
         del samples
         if self.effects:
             events.emit("techniques", effects=self.effects)
         if "compile" in self.args.techniques:
-            events.emit("compiled", **techniques.graphs())
+            events.emit("compiled", **techniques.graph_counts())
 
 
 class OnGpu(Predictor):
@@ -162,8 +162,8 @@ class OnGpu(Predictor):
         """Apply the compiling techniques only now: every batch size tried before would have been compiled and recorded too."""
         names = self.args.techniques
         if "compile" in names:
-            techniques.keep(self.args.compiled)
-            options = techniques.search() if "kernel-search" in names else None
+            techniques.use_cache(self.args.compiled)
+            options = techniques.search_options() if "kernel-search" in names else None
             self.answer = self.torch.compile(self.classes, dynamic=False, options=options)
         if "cuda-graphs" in names:
             self.torch.cuda.empty_cache()  # a graph has its own memory pool
@@ -192,7 +192,7 @@ class OnGpu(Predictor):
 
         def answer_by_graph(images):
             if len(images) not in graphs:
-                graphs[len(images)] = Captured(lambda batch: answer(*batch), before=1)
+                graphs[len(images)] = Captured(lambda batch: answer(*batch), eager_steps=1)
             return graphs[len(images)]((images,))
 
         return answer_by_graph

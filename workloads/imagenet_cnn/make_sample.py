@@ -18,7 +18,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import at_least, refuse
-from class_folders import whole
+from class_folders import new_folder
 
 QUALITY = 90
 
@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--seed", type=at_least(0), default=1)
     parser.add_argument("--side", type=sides, default=(96, 160))
     args = parser.parse_args()
-    with whole(args.out) as draft:
+    with new_folder(args.out) as draft:
         write(args, draft)
     classes = sorted(Path(name).stem for _, name, _ in PHOTOGRAPHS)
     print(json.dumps({"path": str(args.out), "images": args.images, "classes": classes}))

@@ -16,7 +16,7 @@ import time
 
 from arguments import refuse
 from process_caffe import ITERATION, READY, lines
-from profiling import PLAIN, agree, host_memory
+from profiling import PLAIN_STEPS, agree, host_memory
 
 KINDS = ("kernels", "memory")
 STAMP = re.compile(rb"^[IWEF]\d{4,8} (\d\d):(\d\d):(\d\d\.\d+) ")
@@ -141,7 +141,7 @@ def watch_memory(process, args, events):
         if iteration == first:
             fields = {"kind": "memory", "source": "/proc/[pid]/status", "iteration": first, "region": None}
             fields["steady"] = settled(steps(ends), args.window)
-            events.emit("profile_start", plain_step_seconds=steps(ends[-1 - PLAIN :]), **fields)
+            events.emit("profile_start", plain_step_seconds=steps(ends[-1 - PLAIN_STEPS :]), **fields)
         if iteration == last:
             events.emit("profile_stop", iterations=last - first, step_seconds=steps(ends[first:]))
             emit_memory(process, events, "step")

@@ -53,7 +53,7 @@ class Cnn(Training):
 
     def window(self, iterations):
         """Run one timed window: whole steps, until the devices finish. On a GPU and within a graph, TensorFlow shows no time between steps."""
-        if self.loops:
+        if self.uses_step_loop:
             losses = [self.learn(iterations)]
             self.synchronize()
             done = time.monotonic(), self.read(losses), None
@@ -76,7 +76,11 @@ class Cnn(Training):
         first = self.tf.constant(self.iteration + 1)
         self.iteration += iterations
         with self.regions("step"):
-            return self.train(*batch, first, self.tf.constant(iterations)) if self.loops else self.train(*batch, first)
+            return (
+                self.train(*batch, first, self.tf.constant(iterations))
+                if self.uses_step_loop
+                else self.train(*batch, first)
+            )
 
     def train_one(self, inputs, labels, iteration):
         """A replica's share of a step; `train` is the graph for all replicas."""
@@ -170,7 +174,7 @@ class Cnn(Training):
 
     def validation(self):
         yield from self.validated.batches()
-        self.batches.source.unread |= self.validated.skipped
+        self.batches.source.undecodable |= self.validated.skipped
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
-from events import AT_ONCE, finite
+from events import NUMBERS_PER_LINE, finite
 from flags import SIZES, check_inference, infer_parser
 from process import leave, pin
 from with_pytorch import device as devices
@@ -98,7 +98,7 @@ class Generator(inference.OneByOne):
         place = {"device": self.device, "dtype": self.net.arithmetic}
         return Cache(self.size, batch=batch, length=self.args.sequence_length, **place)
 
-    def tell(self, events, samples):
+    def emit_extra(self, events, samples):
         """Emit times of prompts and tokens for each batch size, and the cache's effect on the scores."""
         with events.timed("generation"):
             for batch in batch_sizes(len(samples)):
@@ -111,9 +111,9 @@ class Generator(inference.OneByOne):
     def emit(self, events, answers, marks):
         first, *steps = (round(self.clock.between(*pair), 7) for pair in itertools.pairwise(marks))
         fields = {"batch": len(answers), "prompt_tokens": self.prompt, "new_tokens": self.args.new_tokens}
-        events.emit("generation", **fields, first_token_s=first, step_s=steps[:AT_ONCE])
-        for start in range(AT_ONCE, len(steps), AT_ONCE):
-            events.emit("generation", **fields, first_token_s=None, step_s=steps[start : start + AT_ONCE])
+        events.emit("generation", **fields, first_token_s=first, step_s=steps[:NUMBERS_PER_LINE])
+        for start in range(NUMBERS_PER_LINE, len(steps), NUMBERS_PER_LINE):
+            events.emit("generation", **fields, first_token_s=None, step_s=steps[start : start + NUMBERS_PER_LINE])
 
     def difference(self):
         """Largest difference between scores computed with the cache and scores of one pass over the sequence, relative to the largest score."""

@@ -97,11 +97,11 @@ class LanguageModel(Training):
         """Open this rank's sequences; ranks that share each layer read the same ones, a batch for each of them."""
         from tokens import Synthetic, Windows
 
-        args, together = self.args, self.ranks.together
+        args, ranks_per_layer = self.args, self.ranks.ranks_per_layer
         own = {
-            "batch": args.batch * together,
-            "rank": self.ranks.rank // together,
-            "ranks": self.ranks.world_size // together,
+            "batch": args.batch * ranks_per_layer,
+            "rank": self.ranks.rank // ranks_per_layer,
+            "ranks": self.ranks.world_size // ranks_per_layer,
         }
         own |= {"length": args.sequence_length, "vocabulary": self.size.vocabulary}
         return Synthetic(args.seed, **own) if args.data == "synthetic" else Windows(args.data, args.seed, **own)
@@ -162,8 +162,8 @@ class LanguageModel(Training):
         if not self.sharded:
             return super().gradient_bytes() // (2 if self.args.weights == "bf16" else 1)
         element = 2 if self.args.precision in IN_BF16 else 4
-        tokens = self.args.batch * self.ranks.together * self.args.sequence_length
-        return self.ranks.handed_bytes(self.net, tokens=tokens, element=element)
+        tokens = self.args.batch * self.ranks.ranks_per_layer * self.args.sequence_length
+        return self.ranks.all_reduce_bytes(self.net, tokens=tokens, element=element)
 
     def state_bytes(self):
         kept = [value for state in self.optimizer.state.values() for value in state.values()]

@@ -60,7 +60,9 @@ class Jpegs(jpegs.Folders):
     def look(self, jpeg, _seed):
         extent = jpegs.whole_shape(jpeg)[:2]
         square = tf.stack([tf.reduce_min(extent)] * 2)
-        return tf.cast(tf.round(jpegs.cut(jpeg, (extent - square) // 2, square, self.args.image_size)), tf.uint8)
+        return tf.cast(
+            tf.round(jpegs.decode_crop(jpeg, (extent - square) // 2, square, self.args.image_size)), tf.uint8
+        )
 
     @property
     def units(self):

@@ -1,6 +1,6 @@
 """How the processes of the MXNet program meet and average their gradients: a single one, a key-value store, or Horovod.
 
-Each class joins the processes on construction. `trainer` makes the trainer that applies the gradients (`here`: in this process, which
+Each class joins the processes on construction. `trainer` makes the trainer that applies the gradients (`in_process`: in this process, which
 then sees the sums, rather than in the store), `step_size` is the number of samples that its `step` has to divide by,
 `barrier` waits for all processes, `slowest` returns the maximum over all, or None if they cannot exchange it,
 `share` copies parameters without gradients from the first device of rank 0 to all devices of all processes,
@@ -28,8 +28,10 @@ class Alone(process.Alone):
     processes = 1
     store = None
 
-    def trainer(self, parameters, rates, *, here):
-        return mx.gluon.Trainer(parameters, "sgd", rates, kvstore=self.store, update_on_kvstore=False if here else None)
+    def trainer(self, parameters, rates, *, in_process):
+        return mx.gluon.Trainer(
+            parameters, "sgd", rates, kvstore=self.store, update_on_kvstore=False if in_process else None
+        )
 
     def step_size(self, local_batch):
         return local_batch
@@ -112,9 +114,9 @@ class Distributed(Local):
         self.synchronous = name != "dist_async"
         self.share_keys = count(SHARE_KEY)
 
-    def trainer(self, parameters, rates, *, here):
-        new_trainer = super().trainer(parameters, rates, here=here)
-        if here:
+    def trainer(self, parameters, rates, *, in_process):
+        new_trainer = super().trainer(parameters, rates, in_process=in_process)
+        if in_process:
             # The server's keys hold weights first, and gradients from the first exchange on. By default the trainer pulls the weights
             # and pushes its first gradients without a barrier, so that a late worker would pull gradients as weights.
             new_trainer._init_kvstore()  # noqa: SLF001
@@ -188,8 +190,8 @@ class Horovod(Alone):
         self.hvd, self.rank, self.processes = hvd, hvd.rank(), hvd.size()
         self.compression = getattr(hvd.Compression, compression)
 
-    def trainer(self, parameters, rates, *, here):
-        del here  # always in this process
+    def trainer(self, parameters, rates, *, in_process):
+        del in_process  # always in this process
         self.hvd.broadcast_parameters(parameters, root_rank=0)
         return self.hvd.DistributedTrainer(parameters, "sgd", rates, compression=self.compression)
 

@@ -133,10 +133,10 @@ class Training(loop.Training):
         self.scales = amp_dtype == "float16"
         mx.random.seed(args.seed)  # the same in all processes, so that they start from the same weights
 
-    def take(self, net, rates, *, here=False):
+    def take(self, net, rates, *, in_process=False):
         """Train `net`, whose weights are on all contexts, by SGD with `rates`, the keyword arguments of `mx.optimizer.SGD`.
 
-        here: the program applies the summed gradients itself, rather than a key-value store. Techniques of the update imply it.
+        in_process: the program applies the summed gradients itself, rather than a key-value store. Techniques of the update imply it.
         """
         self.net = net
         self.net.cast(self.dtype)
@@ -144,8 +144,8 @@ class Training(loop.Training):
         self.reseed()
         rates = {**rates, "multi_precision": self.dtype == "float16"}
         aggregated = "aggregated-updates" in self.args.techniques
-        here = here or self.scales or aggregated
-        self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=here)
+        in_process = in_process or self.scales or aggregated
+        self.trainer = self.ranks.trainer(self.net.collect_params(), rates, in_process=in_process)
         self.updates = techniques.counted(self.trainer.optimizer) if aggregated else []
         if self.scales:
             from mxnet.contrib import amp

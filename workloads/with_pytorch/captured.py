@@ -8,10 +8,10 @@ import torch
 
 
 class Captured:
-    """Calls `step(batch)`, which enqueues one step and returns its loss: eagerly `before` times, then as a captured graph."""
+    """Calls `step(batch)`, which enqueues one step and returns its loss: eagerly `eager_steps` times, then as a captured graph."""
 
-    def __init__(self, step, *, before):
-        self.step, self.eager_steps = step, before
+    def __init__(self, step, *, eager_steps):
+        self.step, self.eager_steps = step, eager_steps
         self.graph, self.batch, self.loss = None, None, None
 
     def __call__(self, batch):

@@ -35,7 +35,7 @@ class Endless:
             self.loader.sampler.set_epoch(epoch)
             batches = iter(self.loader)
             if not epoch:
-                leave_with(self.close)
+                close_at_exit(self.close)
             yield from batches
 
     def close(self):
@@ -43,7 +43,7 @@ class Endless:
         self.loader = None
 
 
-def leave_with(close):
+def close_at_exit(close):
     """Call `close` at interpreter exit, before the handlers registered so far; call this once the workers have started."""
     atexit.register(close)
 

@@ -31,7 +31,7 @@ class Alone(process.Alone):
     """One process, one device."""
 
     world_size = 1
-    together = 1  # ranks with the same samples
+    ranks_per_layer = 1  # ranks that share each layer and read the same samples
 
     def compiled(self, net, options):
         return torch.compile(net, options=options)

@@ -27,15 +27,15 @@ STYLES = {
 
 
 class Sharded(Ddp):
-    """`together` neighbouring ranks split each layer; groups have different samples."""
+    """`ranks_per_layer` neighbouring ranks split each layer; groups have different samples."""
 
     def __init__(self, args, device):
         super().__init__(device, ())
         self.args = args
-        self.together = {"fsdp": 1, "tp": self.world_size}.get(args.strategy, args.tensor_parallel)
-        shape = (self.world_size // self.together, self.together)
+        self.ranks_per_layer = {"fsdp": 1, "tp": self.world_size}.get(args.strategy, args.tensor_parallel)
+        shape = (self.world_size // self.ranks_per_layer, self.ranks_per_layer)
         self.mesh = init_device_mesh(device.type, shape, mesh_dim_names=("samples", "layers"))
-        if self.together > 1:
+        if self.ranks_per_layer > 1:
             self.loss_context = contextlib.ExitStack()
             self.loss_context.enter_context(loss_parallel())  # backward passes need it as well
 
@@ -48,7 +48,7 @@ class Sharded(Ddp):
     def model(self, model):
         """Shard a network in place."""
         args = self.args
-        if self.together > 1:
+        if self.ranks_per_layer > 1:
             styles = {name: STYLES[style]() for name, style in model.shared_layers()}
             parallelize_module(model, self.mesh["layers"], styles)
             model.tie()
@@ -72,14 +72,14 @@ class Sharded(Ddp):
     def own(self, tensor):
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
-    def handed_bytes(self, model, *, tokens, element):
+    def all_reduce_bytes(self, model, *, tokens, element):
         """Bytes of an all-reduce over all ranks with the traffic of a step; activations of `tokens` have `element` bytes per number.
 
         An all-gather or reduce-scatter of W bytes sends half as much as an all-reduce. Blocks are gathered again for the backward pass
         if they were freed. Activations split between neighbours are summed twice per block in each direction, and once at each end. An
         all-reduce over n ranks sends 2(n - 1) times its bytes in total. Neighbours are on one node: only weights cross between nodes.
         """
-        samples, together = self.mesh.shape
+        samples, ranks_per_layer = self.mesh.shape
         blocks, total = (sum(p.numel() for p in part.parameters()) for part in (model.blocks, model))
         bf16 = self.args.precision in IN_BF16 or self.args.weights == "bf16"
         gathered = (total + blocks * (self.args.reshard == "forward")) * (2 if bf16 else 4)
@@ -87,4 +87,4 @@ class Sharded(Ddp):
         if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
             return weights
         sums = (4 * len(model.blocks) + 2) * tokens * model.embedding.embedding_dim * element
-        return ((samples - 1) * weights + samples * (together - 1) * sums) // max(1, self.world_size - 1)
+        return ((samples - 1) * weights + samples * (ranks_per_layer - 1) * sums) // max(1, self.world_size - 1)

@@ -118,14 +118,14 @@ def is_halving_pool(layer):
     return layer.kernel_size == 3 and layer.stride == 2 and layer.dilation == 1
 
 
-def keep(directory):
+def use_cache(directory):
     """Have TorchInductor and Triton cache their work in a directory; ignore None and a directory that is not writable."""
     if directory and os.access(directory, os.W_OK | os.X_OK):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(directory, "inductor"))
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
 
 
-def search():
+def search_options():
     """TorchInductor options that autotune each kernel, which more than doubles the compile time.
 
     The search starts from the fastest of several shapes and doubles or halves one size after the other as long
@@ -134,7 +134,7 @@ def search():
     return dict.fromkeys(SEARCH, True)
 
 
-def graphs():
+def graph_counts():
     """Graphs compiled and reused, by TorchInductor's own counters; a graph that its cache can't hold is compiled every time."""
     from torch._dynamo.utils import counters
 

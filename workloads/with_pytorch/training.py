@@ -94,15 +94,17 @@ class Training(loop.Training):
             captured.stream()
         self.net = self.computed = self.place(techniques.rebuilt(net, names))
         if "compile" in names:
-            techniques.keep(args.compiled)
-            self.computed = self.ranks.compiled(self.net, techniques.search() if "kernel-search" in names else None)
-            self.compiled = techniques.graphs
+            techniques.use_cache(args.compiled)
+            self.computed = self.ranks.compiled(
+                self.net, techniques.search_options() if "kernel-search" in names else None
+            )
+            self.compiled = techniques.graph_counts
         self.model = self.ranks.model(self.computed)
         self.parameters = list(self.net.parameters())
         self.reseed()
         self.optimizer = self.update_rule()
         if "cuda-graphs" in names:
-            self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
+            self.enqueue = captured.Captured(self.learn, eager_steps=techniques.EAGER_STEPS)
 
     def enqueue(self, batch):
         """Run the program's `learn`; with cuda-graphs, `take` replaces this method by a `captured.Captured`."""

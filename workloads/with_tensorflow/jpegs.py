@@ -24,7 +24,7 @@ def whole_shape(jpeg):
         return tf.io.extract_jpeg_shape(jpeg)
 
 
-def cut(jpeg, begin, extent, size):
+def decode_crop(jpeg, begin, extent, size):
     """Decode a part of a JPEG, (top, left) and (height, width), and resize it: (size, size, 3) numbers from 0 to 255."""
     return tf.image.resize(tf.io.decode_and_crop_jpeg(jpeg, tf.concat([begin, extent], 0), channels=3), (size, size))
 
@@ -61,7 +61,7 @@ class Folders:
         if not any(self.decodes(number) for number in self.order(0)):
             refuse(f"none of the JPEGs of rank {self.rank} in {args.data} decodes; give others")
         self.used_numbers, self.decoded = [], 0
-        self.unread = set()  # names of undecodable images found elsewhere
+        self.undecodable = set()  # names of images, found elsewhere
         order = tf.data.Dataset.range(2**31).flat_map(
             lambda epoch: tf.data.Dataset.from_tensor_slices(self.order(epoch))
         )
@@ -91,7 +91,7 @@ class Folders:
     def skipped(self):
         """Names of the skipped images: those that precede a used one in the order."""
         order = (number for epoch in itertools.count() for number in self.order(epoch).numpy().tolist())
-        skipped = set(self.unread)
+        skipped = set(self.undecodable)
         for numbers in self.used_numbers:
             for part in self.strategy.experimental_local_results(numbers):
                 for used in part.numpy().tolist():

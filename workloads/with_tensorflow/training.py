@@ -91,14 +91,14 @@ class Training(loop.Training):
 
         self.args, self.tf, self.shim, self.ranks = args, tf, shim, ranks
         self.on_gpu = args.device == "gpu"
-        self.loops = "step-loop" in args.techniques
+        self.uses_step_loop = "step-loop" in args.techniques
         self.xla = args.xla or "xla" in args.techniques
         self.iteration, self.regions = 0, Regions()
         with ranks.strategy.scope():
             shim.set_seed(args.seed)  # the same in all processes, so that they start from the same weights
             self.build()
         ranks.broadcast(self.variables)
-        self.train = (self.looped if self.loops else self.on_all)(self.train_one)
+        self.train = (self.looped if self.uses_step_loop else self.on_all)(self.train_one)
         self.test = self.on_all(self.loss)
         self.batches = loop.Batches(self.open())
 

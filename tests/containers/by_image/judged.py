@@ -112,7 +112,7 @@ def check_order_of_answers(predictor, samples, expected):
     for length in (1, 3, 2) * 3:
         parts.append(laid_out[first : first + length])
         first += length
-    found = [int(one) for classes, *_ in inference.fly(predictor, parts) for one in classes]
+    found = [int(one) for classes, *_ in inference.pipelined(predictor, parts) for one in classes]
     assert found == expected[:first], (found, expected)
     assert len(set(found)) > 1, "answers that are all alike have no order"
     predictor.run(predictor.place(laid_out[:3]))

@@ -58,7 +58,7 @@ def test_steps_run_eagerly_first_and_are_then_captured_once(captured):
         seen.append(batch[0].value)
         return Tensor("loss")
 
-    steps = module.Captured(step, before=2)
+    steps = module.Captured(step, eager_steps=2)
     losses = [steps((batch,)) for batch in batches]
     assert seen == [0, 1, 2]  # the third during the capture
     assert calls == ["synchronize", "record", "replay", "replay"]
@@ -68,7 +68,7 @@ def test_steps_run_eagerly_first_and_are_then_captured_once(captured):
 
 def test_the_graph_is_reset_after_its_work_is_done(captured):
     module, calls = captured
-    steps = module.Captured(lambda batch: Tensor("loss"), before=0)
+    steps = module.Captured(lambda batch: Tensor("loss"), eager_steps=0)
     steps((Tensor(0),))
     steps.end()
     assert calls[-2:] == ["synchronize", "reset"]
@@ -76,7 +76,7 @@ def test_the_graph_is_reset_after_its_work_is_done(captured):
 
 def test_a_training_that_ends_before_the_capture_has_no_graph_to_reset(captured):
     module, calls = captured
-    steps = module.Captured(lambda batch: Tensor("loss"), before=3)
+    steps = module.Captured(lambda batch: Tensor("loss"), eager_steps=3)
     steps((Tensor(0),))
     steps.end()
     assert not calls

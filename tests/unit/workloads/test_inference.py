@@ -191,7 +191,7 @@ def test_synthetic_batches_are_the_same_each_time_though_the_library_is_smaller(
 def test_windows_count_the_workloads_unit_if_it_is_not_the_sample():
     made = Made()
     made.units, told = 7, []
-    made.tell = lambda _events, samples: told.append(samples.tolist())
+    made.emit_extra = lambda _events, samples: told.append(samples.tolist())
     _, found = infer(made, data="synthetic", batch=2, iterations=4, window=3)
     assert [(window.samples, window.units) for window in of(found, "window")] == [(6, 42), (2, 14)]
     assert told == [[0, 1]]
@@ -317,7 +317,7 @@ def test_a_window_ends_with_its_own_last_batch(clock):
 def test_answers_are_in_the_order_of_their_batches(clock):
     made = Device(clock)
     batches = [np.array([number, number + 100]) for number in range(7)]
-    seen = list(inference.fly(made, batches))
+    seen = list(inference.pipelined(made, batches))
     assert [classes.tolist() for classes, *_ in seen] == [[number, number + 100] for number in range(7)]
     assert [answered for *_, answered in seen] == [3.25 + 2 * number for number in range(7)]
     assert made.under_way == 0
@@ -333,7 +333,7 @@ def test_a_batch_answered_before_an_earlier_one_counts_with_it():
         def collect(self, ticket):
             return ticket, {0: 5.0, 1: 4.0, 2: 6.0}[ticket[0]]
 
-    assert [answered for *_, answered in inference.fly(Hasty(), [[0], [1], [2]])] == [5.0, 5.0, 6.0]
+    assert [answered for *_, answered in inference.pipelined(Hasty(), [[0], [1], [2]])] == [5.0, 5.0, 6.0]
 
 
 def test_an_isolated_batch_is_timed_with_and_without_its_transfer(clock):

@@ -81,7 +81,7 @@ def test_compilers_use_the_cache_directory_if_it_is_writable(monkeypatch, tmp_pa
         monkeypatch.setenv(name, "before")
     if mode:
         (tmp_path / "kept").mkdir(mode)
-    techniques.keep(str(tmp_path / "kept"))
-    techniques.keep(None)
+    techniques.use_cache(str(tmp_path / "kept"))
+    techniques.use_cache(None)
     sent = [os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")]
     assert sent == ([f"{tmp_path}/kept/inductor", f"{tmp_path}/kept/triton"] if told else ["before", "before"])

@@ -20,7 +20,7 @@ from with_mxnet.shim import mx
 ranks = Distributed("dist_sync")
 net = mx.gluon.nn.BatchNorm(in_channels=3)
 net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
-trainer = ranks.trainer(net.collect_params(), dict(learning_rate=0.1), here=True)
+trainer = ranks.trainer(net.collect_params(), dict(learning_rate=0.1), in_process=True)
 # Two workers of Deep Speech 2 once held different weights: one was late to ask for its first ones, and was given gradients.
 assert not trainer._params_to_init, "the first step would fetch weights from a store that gradients are sent to"
 net.running_mean.set_data(mx.nd.full(3, 5 + ranks.rank))

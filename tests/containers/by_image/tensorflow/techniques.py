@@ -41,7 +41,7 @@ def trained(names, model, devices):
         losses += told
     assert training.iteration == 1 + sum(STEPS)
     graph = training.train.get_concrete_function(
-        *next(training.batches), tf.constant(1), *([tf.constant(1)] if training.loops else [])
+        *next(training.batches), tf.constant(1), *([tf.constant(1)] if training.uses_step_loop else [])
     ).graph.as_graph_def()
     functions = graph.library.function
     assert any("_XlaMustCompile" in f.attr for f in functions) == ("xla" in names)

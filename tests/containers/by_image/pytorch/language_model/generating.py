@@ -65,7 +65,7 @@ for model in ("gpt-tiny", "llama-tiny"):
     assert np.array_equal(made.predict(prompts[1:2]), answers[1:2])
 
     stream = io.StringIO()
-    made.tell(Events(rank=0, stream=stream), prompts)
+    made.emit_extra(Events(rank=0, stream=stream), prompts)
     told = [json.loads(line.partition(" ")[2]) for line in stream.getvalue().splitlines()]
     found = [event for event in told if event["event"] == "generation"]
     assert {event["batch"] for event in found} == {1, 2, 3}
