@@ -74,7 +74,7 @@ def in_loaded(argv, environment, folder, said, only):
 
 
 def call(*words, out=None, only=None):
-    """Run a command to completion as `to_its_end` does; a training is small by default."""
+    """Run a command to completion as `run_to_end` does; a training is small by default."""
     argv = [*words]
     if words[0] == "bench":
         told = {str(word).partition("=")[0] for word in words}
@@ -82,10 +82,10 @@ def call(*words, out=None, only=None):
         argv += [flag for flag in QUICK if flag.partition("=")[0] not in told]
     if out:
         argv.append(f"--out={out}")
-    return to_its_end(argv, out=out, only=only)
+    return run_to_end(argv, out=out, only=only)
 
 
-def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900, only=None):
+def run_to_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900, only=None):
     """Run a command to completion; `out` is its results folder, `env` its additional environment variables.
 
     A `bench` runs all its trainings, or only those selected by a name in `only.py`: a test that ignores the speedup needs no run on one device.
@@ -111,7 +111,7 @@ def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900, only=None):
 
 def dlscale(*words, env=None, cwd=ROOT):
     """Run a command without training to completion."""
-    return to_its_end(words, env=env, cwd=cwd, timeout=120)
+    return run_to_end(words, env=env, cwd=cwd, timeout=120)
 
 
 def samplers(runner):
@@ -131,7 +131,7 @@ def only(which):
 
 
 @contextmanager
-def left_running():
+def background_commands():
     """Start commands in the background; they end with the block."""
     started = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
-from says import says
+from program_events import program_event
 
 from runner.core.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Phase, Trouble, Window
 from runner.core.events.parse import COLUMNS
@@ -47,28 +47,32 @@ def started(*gpus, node="here", hz=10, cores=4, t=0.0, **changes):
     if not gpus:
         sources |= dict.fromkeys(("nvml", "gpm", "dcgm"), "no NVIDIA device")
     fields = {"gpus": gpus, "node": node, "hz": hz, "cores": cores, "sources": sources, "t": t}
-    return says(MonitorStart, **({"container": MONITOR} | fields | changes))
+    return program_event(MonitorStart, **({"container": MONITOR} | fields | changes))
 
 
 def stopped(seconds=20.0, cpu_s=0.02, **changes):
-    return says(MonitorStop, samples=200, seconds=seconds, cpu_s=cpu_s, **({"container": MONITOR, "t": 20.0} | changes))
+    return program_event(
+        MonitorStop, samples=200, seconds=seconds, cpu_s=cpu_s, **({"container": MONITOR, "t": 20.0} | changes)
+    )
 
 
 def trouble(device, *fields, reason, t=0.0, **changes):
-    return says(Trouble, device=device, fields=fields, reason=reason, **({"container": MONITOR, "t": t} | changes))
+    return program_event(
+        Trouble, device=device, fields=fields, reason=reason, **({"container": MONITOR, "t": t} | changes)
+    )
 
 
 def window(rank=0, index=0, *, start=10.0, seconds=1.0):
     length = {"start": start, "seconds": seconds, "iterations": 1, "samples": 32}
-    return says(Window, rank=rank, index=index, t=start + seconds, **length)
+    return program_event(Window, rank=rank, index=index, t=start + seconds, **length)
 
 
 def net(rank, node):
-    return says(Net, rank=rank, where="start", interfaces={}, node=node)
+    return program_event(Net, rank=rank, where="start", interfaces={}, node=node)
 
 
 def phase(name, *, rank=0, t):
-    return says(Phase, rank=rank, name=name, seconds=2.0, t=t)
+    return program_event(Phase, rank=rank, name=name, seconds=2.0, t=t)
 
 
 def spans(start=10.0, end=14.0, *, idle=(0.0, 3.0), gpus_idle=None, node="here"):

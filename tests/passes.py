@@ -1,8 +1,8 @@
 """Made-up profiling passes, for tests that read one."""
 
 import examples
+from program_events import program_event
 from records import provenance, record
-from says import says
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.events import Loss, Memory, ProfileStart, ProfileStop, Regions
@@ -22,15 +22,15 @@ def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
     """Events of a rank in a faultless pass."""
     start = {"kind": kind, "source": "made up", "iteration": 8, "region": None, "steady": steady}
     found = [
-        says(Loss, rank=rank, first_iteration=0, values=values),
-        says(ProfileStart, rank=rank, plain_step_seconds=(0.1,), **start),
-        says(ProfileStop, rank=rank, iterations=iterations, step_seconds=(0.1,) * iterations, t=1.0),
+        program_event(Loss, rank=rank, first_iteration=0, values=values),
+        program_event(ProfileStart, rank=rank, plain_step_seconds=(0.1,), **start),
+        program_event(ProfileStop, rank=rank, iterations=iterations, step_seconds=(0.1,) * iterations, t=1.0),
     ]
     if kind == "region":
-        found.append(says(Regions, rank=rank, name="forward", seconds=(0.05,) * iterations))
+        found.append(program_event(Regions, rank=rank, name="forward", seconds=(0.05,) * iterations))
     if kind == "memory":
         sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": 2}
-        found.append(says(Memory, rank=rank, phase="model", device="host", **sizes))
+        found.append(program_event(Memory, rank=rank, phase="model", device="host", **sizes))
     return found
 
 

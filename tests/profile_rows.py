@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
-from says import says
+from program_events import program_event
 
 from runner.core.events import Env, ProfileStart, ProfileStop
 from runner.core.events.parse import COLUMNS
@@ -14,15 +14,15 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned lon
 
 def start(rank=0, *, kind="kernels", source="torch.profiler", region=None, plain=(1.0, 1.0), steady=True):
     asked = {"kind": kind, "source": source, "region": region}
-    return says(ProfileStart, rank=rank, iteration=20, steady=steady, plain_step_seconds=plain, **asked)
+    return program_event(ProfileStart, rank=rank, iteration=20, steady=steady, plain_step_seconds=plain, **asked)
 
 
 def stop(rank=0, *, steps=(1.0, 1.0)):
-    return says(ProfileStop, rank=rank, iterations=len(steps), step_seconds=steps)
+    return program_event(ProfileStop, rank=rank, iterations=len(steps), step_seconds=steps)
 
 
 def env(device="gpu", rank=0):
-    return says(Env, rank=rank, python="3.11", framework="pytorch", framework_version="2.13", device=device)
+    return program_event(Env, rank=rank, python="3.11", framework="pytorch", framework_version="2.13", device=device)
 
 
 def table(*rows):

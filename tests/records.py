@@ -3,7 +3,7 @@
 from datetime import datetime, timezone
 
 import examples
-from says import says
+from program_events import program_event
 
 from runner.analysis.grading.grade import Graded, scaling
 from runner.analysis.grading.measure import measure
@@ -31,9 +31,9 @@ def events(trial, seconds=0.1, losses=None):
     for rank in range(trial.processes):
         windows = range(trial.iterations // trial.window)
         heard = {"rank": rank, "received": 50.0}
-        found += [says(Window, index=at, start=at * length, **samples, **heard) for at in windows]
-        found.append(says(Loss, first_iteration=0, values=values, **heard))
-        found.append(says(RunStop, parameter_norm=12.5, **whole, **heard))
+        found += [program_event(Window, index=at, start=at * length, **samples, **heard) for at in windows]
+        found.append(program_event(Loss, first_iteration=0, values=values, **heard))
+        found.append(program_event(RunStop, parameter_norm=12.5, **whole, **heard))
     return found
 
 

@@ -1,7 +1,7 @@
 """Events of ranks on several nodes about their networks, for tests: nodes n1, n2, ... with eth0 and eth1, and the bytes that each sent."""
 
 import examples
-from says import says
+from program_events import program_event
 
 from runner.core.events import Nccl, Net, RunStart, Window
 from runner.core.trial import Placed, Trial
@@ -37,7 +37,7 @@ def start(gradient_bytes=1_000_000, parameters=250_000, **changes):
     """Rank 0's event about its model: by default a megabyte of gradients."""
     usual = {"world_size": 2, "batch_per_device": 32, "global_batch": 64}
     model = {"image_shape": (3, 32, 32), "num_classes": 10, "parameters": parameters, "gradient_bytes": gradient_bytes}
-    return says(RunStart, **(usual | model | {"iterations": ITERATIONS, "warmup": 4, "seed": 1} | changes))
+    return program_event(RunStart, **(usual | model | {"iterations": ITERATIONS, "warmup": 4, "seed": 1} | changes))
 
 
 def counted(tx, rx=None):
@@ -47,7 +47,7 @@ def counted(tx, rx=None):
 def net(where, tx, *, rank=0, node=None, **fields):
     """Counters as read by one rank; `tx` by interface."""
     interfaces = {name: counted(count) for name, count in tx.items()}
-    return says(Net, rank=rank, where=where, interfaces=interfaces, node=node, **fields)
+    return program_event(Net, rank=rank, where=where, interfaces=interfaces, node=node, **fields)
 
 
 def sent(node, tx, *, rank=0, before=10**9, ports=None, layer="InfiniBand", peers=None):
@@ -87,11 +87,11 @@ def counts(*, nvlink=(), lo=0, ports=None, layer="InfiniBand", before=10**9, **s
 def window(rank, *, iterations):
     """All measured iterations of a rank in one window."""
     values = {"index": 0, "start": 0.0, "iterations": iterations, "samples": 32 * iterations, "seconds": 1.0}
-    return says(Window, rank=rank, **values)
+    return program_event(Window, rank=rank, **values)
 
 
 def nccl(*lines, rank=0):
-    return says(Nccl, rank=rank, lines=lines)
+    return program_event(Nccl, rank=rank, lines=lines)
 
 
 def gpu_trial(nodes=2, **changes) -> Trial:

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from commands import call, left_running, running
+from commands import background_commands, call, running
 from testbed.apptainer import KEPT
 from testbed.podman import own_storage
 
@@ -61,7 +61,7 @@ def podman(client):
 @pytest.fixture
 def start(client):
     """Start the command line in the background; it ends with the test."""
-    with left_running() as begin:
+    with background_commands() as begin:
         yield begin
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import docker
 import pytest
-from commands import ROOT, containers_of, to_its_end
+from commands import ROOT, containers_of, run_to_end
 from waiting import wait_until
 
 PROGRAMS = ROOT / "tests" / "containers" / "foreign"
@@ -36,7 +36,7 @@ def bench(client, tmp_path):
     def call(image, *words, flags=(), timeout=300):
         out = tmp_path / "out"
         argv = ["bench", "--image", image, "--device=cpu", "--repeat=1", *flags, f"--out={out}", "--", *words]
-        return to_its_end(argv, out=out, timeout=timeout)
+        return run_to_end(argv, out=out, timeout=timeout)
 
     return call
 

@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from commands import QUICK, ROOT, only, to_its_end
+from commands import QUICK, ROOT, only, run_to_end
 from waiting import wait_until
 
 from runner.engines.boxes import Podman
@@ -33,7 +33,7 @@ def container_ids(podman, *words):
 @pytest.fixture(scope="module", params=JOINED)
 def done(request, podman, tmp_path_factory):
     out = tmp_path_factory.mktemp(request.param)
-    return to_its_end([*JOINED[request.param], f"--out={out}"], out=out, env=podman, only="scaled")
+    return run_to_end([*JOINED[request.param], f"--out={out}"], out=out, env=podman, only="scaled")
 
 
 def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, done):

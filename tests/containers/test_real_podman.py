@@ -14,7 +14,7 @@ from pathlib import Path
 import docker
 import examples
 import pytest
-from commands import QUICK, to_its_end
+from commands import QUICK, run_to_end
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER, Mount
 from runner.engines.base import EngineError
@@ -56,7 +56,7 @@ def podman_client(address, client, ensure_image):
 
 def test_a_run_with_parameter_servers_leaves_nothing(podman_client, address, tmp_path):
     words = (*KVSTORE, *QUICK, f"--out={tmp_path}")
-    done = to_its_end(words, out=tmp_path, env={"DOCKER_HOST": address}, only="scaled")
+    done = run_to_end(words, out=tmp_path, env={"DOCKER_HOST": address}, only="scaled")
     assert done.code == 0, done.stderr
     assert "Podman" in done.stderr
     assert done.record(2).engine_details.version.startswith("Podman ")

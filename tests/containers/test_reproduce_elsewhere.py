@@ -9,7 +9,7 @@ import json
 import os
 
 import pytest
-from commands import ROOT, to_its_end
+from commands import ROOT, run_to_end
 from containers.test_program_kills import with_apptainer
 from environments import environment_of
 
@@ -25,7 +25,7 @@ PERIOD = ROOT / "tests" / "containers" / "foreign" / "period"
 
 def ran(*words, out, env=None):
     """Run the cell: its only run, and the study's entry for it."""
-    done = to_its_end([*SMALL, *words, f"--out={out}"], out=out, env=env)
+    done = run_to_end([*SMALL, *words, f"--out={out}"], out=out, env=env)
     assert done.code == 0, done.stderr[-4000:]
     (cell,) = read_reproduction(next(out.glob("*.reproduction.json"))).cells
     (record,) = done.records
@@ -60,7 +60,7 @@ def test_the_sources_own_program_runs_with_its_flags_and_its_log_is_read(ensure_
     argv = ("reproduce", "dell-p100", "--scale=small", "--device=cpu", "--cells=mxnet-googlenet.1gpus")
     mine = (f"--image={ensure_image(MXNET)}", f"--mount={PERIOD}:/mnt/period", f"--program={program}")
     out = tmp_path / "out"
-    done = to_its_end([*argv, *mine, f"--data={tmp_path / 'imagenet'}", f"--out={out}"], out=out)
+    done = run_to_end([*argv, *mine, f"--data={tmp_path / 'imagenet'}", f"--out={out}"], out=out)
     assert done.code == 0, done.stderr[-4000:]
     (record,) = done.records
     flags = (
@@ -85,7 +85,7 @@ def test_the_sources_own_program_runs_with_its_flags_and_its_log_is_read(ensure_
     assert figure.measured.unit == "images/s"
     assert figure.ratio == pytest.approx(record.measurement.throughput.value / 220)
     assert figure.verdict == "not comparable"
-    again = to_its_end([*argv, *mine, f"--data={tmp_path / 'imagenet'}", f"--out={out}"], out=out)
+    again = run_to_end([*argv, *mine, f"--data={tmp_path / 'imagenet'}", f"--out={out}"], out=out)
     assert (again.code, len(again.records)) == (0, 1), "it is on file"
 
 

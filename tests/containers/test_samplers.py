@@ -7,7 +7,7 @@ import os
 
 import pandas as pd
 import pytest
-from commands import left_running, samplers
+from commands import background_commands, samplers
 from waiting import wait_until
 
 from runner.commands.regrade import regrade
@@ -87,7 +87,7 @@ def test_telemetry_can_be_switched_off(dlscale, tmp_path):
 
 
 def test_a_killed_sampler_costs_the_run_only_its_samples(tmp_path):
-    with left_running() as begin:
+    with background_commands() as begin:
         process = begin("bench", *TRAINING, "--workers=1", "--iterations=100", f"--out={tmp_path}")
         assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)
         watching = samplers(process)

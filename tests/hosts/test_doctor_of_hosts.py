@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from commands import to_its_end
+from commands import run_to_end
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
@@ -57,7 +57,7 @@ def nodes(rig, here):
 
 
 def dlscale(*words, timeout=180):
-    return to_its_end(words, timeout=timeout)
+    return run_to_end(words, timeout=timeout)
 
 
 def doctor(hosts, *words):

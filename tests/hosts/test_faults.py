@@ -8,7 +8,7 @@ import json
 import shutil
 
 import pytest
-from commands import call, left_running, only, running
+from commands import background_commands, call, only, running
 from waiting import wait_until
 
 from runner.core.wire import Link
@@ -41,7 +41,7 @@ def out(earlier, tmp_path):
 @pytest.fixture
 def training(rig, out):
     """Start a training on two nodes, and return during its measured windows."""
-    with left_running() as begin:
+    with background_commands() as begin:
 
         def train(*settings, way="ssh"):
             rig.shape(NARROW)
@@ -106,7 +106,7 @@ def test_a_link_cut_in_mid_run(rig, out, training, engine, way):
 
 def test_refused_ssh(rig, tmp_path):
     rig.stop_ssh("n2")
-    with left_running() as begin:
+    with background_commands() as begin:
         process = begin("bench", *TRAINING, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")
         _, stderr = process.communicate(timeout=120)
     assert process.returncode == 2

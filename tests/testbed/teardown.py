@@ -56,7 +56,7 @@ class Remains:
         return any((self.processes, self.mounts, self.namespaces, self.uplink, self.groups, self.directories))
 
     @property
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """What exists, for an error message: only the first few, because later items exist only because of earlier ones."""
         kinds = {
             "process": [f"{process.pid} ({process.name})" for process in self.processes],
@@ -102,7 +102,7 @@ def remove(number: int) -> None:
     if found:
         why = f" ({refusal})" if refusal else ""
         raise RunFailedError(
-            f"rig {number} was not taken down, since {found.in_words} can't be removed{why}; remove them by hand, then take it down again"
+            f"rig {number} was not taken down, since {found.summary} can't be removed{why}; remove them by hand, then take it down again"
         )
 
 

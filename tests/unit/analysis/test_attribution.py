@@ -5,7 +5,7 @@ import pytest
 import wires
 from hypothesis import example, given
 from hypothesis import strategies as st
-from says import says
+from program_events import program_event
 
 from runner.analysis.grading.measure import collectives, exchange_seconds, exchanges, measure, phases, step_parts
 from runner.core.events import (
@@ -24,17 +24,17 @@ from runner.core.measurement import Exchange
 
 def window(rank, index, *, seconds=1.0, waited=0.0, iterations=10):
     length = {"start": index * seconds, "seconds": seconds, "iterations": iterations, "samples": iterations}
-    return says(Window, rank=rank, index=index, input_seconds=waited, **length)
+    return program_event(Window, rank=rank, index=index, input_seconds=waited, **length)
 
 
 def compute(rank, *seconds):
-    return says(Compute, rank=rank, seconds=seconds)
+    return program_event(Compute, rank=rank, seconds=seconds)
 
 
 def bandwidth(size_bytes, *seconds, operation="all_reduce", wrong=0):
     rates = {"time_us": 1e6, "algbw_gb_s": 1.0, "busbw_gb_s": 1.5}
     message = {"size_bytes": size_bytes, "elements": size_bytes // 4, "dtype": "float"}
-    return says(Bandwidth, operation=operation, seconds=seconds or None, wrong=wrong, **message, **rates)
+    return program_event(Bandwidth, operation=operation, seconds=seconds or None, wrong=wrong, **message, **rates)
 
 
 def parts(events, *, first=0, seconds=2.0, gradient_bytes=None):
@@ -121,7 +121,7 @@ def test_the_probe_is_sorted_by_size_and_timed_by_its_median():
 
 def test_collectives_are_kept_out_of_the_gradient_exchange_probe():
     """Prevents an all-gather, which sends half as much, in the line from which the gradient exchange is read."""
-    missing = says(NoCollectives, operations=("all_to_all",), reason="none")
+    missing = program_event(NoCollectives, operations=("all_to_all",), reason="none")
     events = [bandwidth(64, 0.5), bandwidth(96, 0.2, operation="reduce_scatter"), missing]
     events += [bandwidth(size, 0.1, operation="all_gather") for size in (96, 48)]
     assert [one.operation for one in exchanges(events)] == ["all_reduce"]
@@ -177,7 +177,7 @@ def test_parts_add_up_to_the_step_and_none_is_negative(waits, passes, seconds):
 
 
 def phase(rank, name, seconds):
-    return says(Phase, rank=rank, name=name, seconds=seconds)
+    return program_event(Phase, rank=rank, name=name, seconds=seconds)
 
 
 def test_a_measurement_holds_probe_and_parts():
@@ -193,13 +193,13 @@ def test_a_measurement_holds_probe_and_parts():
 
 def test_probes_are_excluded_from_the_time_to_the_first_step_and_from_warm_up():
     events = [
-        says(FirstStep, t=8.0, received=30.0),
-        says(FirstStep, rank=1, t=8.5, received=30.5),
+        program_event(FirstStep, t=8.0, received=30.0),
+        program_event(FirstStep, rank=1, t=8.5, received=30.5),
         *(phase(rank, "probe_wires", 1.5 + rank) for rank in (0, 1)),
         *(phase(rank, "probe_collectives", 0.5) for rank in (0, 1)),
         *(phase(rank, "probe_peak", 1.0 + rank / 4) for rank in (0, 1)),
         *(phase(rank, "probe_compute", 1.0) for rank in (0, 1)),
-        *(says(WarmupEnd, rank=rank, iterations=4, t=12.0, received=34.0) for rank in (0, 1)),
+        *(program_event(WarmupEnd, rank=rank, iterations=4, t=12.0, received=34.0) for rank in (0, 1)),
     ]
     assert measure(events, started=20.0, unit="images/s").first_step_s == pytest.approx(6.25)  # 30.5 - 20 - 3 - 1.25
     found = phases(events)
@@ -209,11 +209,11 @@ def test_probes_are_excluded_from_the_time_to_the_first_step_and_from_warm_up():
 
 def test_input_alone_is_summed_over_ranks_and_excluded_from_the_measured_phase():
     events = [
-        says(WarmupEnd, iterations=4, t=10.0),
-        says(InputAlone, batches=8, samples=512, seconds=2.0, t=19.0),
-        says(InputAlone, rank=1, batches=4, samples=256, seconds=2.5, t=19.5),
+        program_event(WarmupEnd, iterations=4, t=10.0),
+        program_event(InputAlone, batches=8, samples=512, seconds=2.0, t=19.0),
+        program_event(InputAlone, rank=1, batches=4, samples=256, seconds=2.5, t=19.5),
         *(phase(rank, "input_alone", 3.0 + rank) for rank in (0, 1)),
-        says(RunStop, iterations=10, samples=640, t=20.0),
+        program_event(RunStop, iterations=10, samples=640, t=20.0),
     ]
     assert measure(events, started=0.0, unit="images/s").input_alone_per_s == pytest.approx(256 + 102.4)
     assert phases(events)["measure"] == pytest.approx(6.0)  # 20 - 10 - 4

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import examples
 import pytest
 import wires
-from says import says
+from program_events import program_event
 
 from runner.analysis.flop.figures import METHOD, flop_figures, gpu_peak, gpus_peak, known_gpus
 from runner.core.events import CpuPeak, Env, FlopPerSample
@@ -34,11 +34,13 @@ def start(flop=(1e9, 2e9), rank=0):
 
 def env(rank=0, names=(), cpus=(0, 1), threads=2):
     software = {"python": "3.11", "framework": "mxnet", "framework_version": "1.9.1", "threads": threads, "cpus": cpus}
-    return says(Env, rank=rank, device="gpu" if names else "cpu", device_names=names, **software)
+    return program_event(Env, rank=rank, device="gpu" if names else "cpu", device_names=names, **software)
 
 
 def peak(rank, flop_per_s):
-    return says(CpuPeak, rank=rank, flop_per_s=flop_per_s, precision="fp32", cores=2, library="torch.mm in fp32")
+    return program_event(
+        CpuPeak, rank=rank, flop_per_s=flop_per_s, precision="fp32", cores=2, library="torch.mm in fp32"
+    )
 
 
 def figures(*events, trial=None, throughput=100.0, telemetry=None):

@@ -7,8 +7,8 @@ import examples
 import pytest
 import wires
 from monitored import MONITOR, beats, frame, rows, started, stopped
+from program_events import program_event
 from records import events, provenance, record
-from says import says
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.container_spec import ContainerSpec
@@ -51,7 +51,7 @@ def on_cores(trial, *, used_s, cpus=(0,)):
     """Validity of a run whose cores were busy for all of the 4 measured seconds; `used_s` by container."""
     containers = [spec(f"w{number}", cpus=cpus) for number in range(len(used_s))]
     usage = [
-        says(Usage, where=where, cpu_s=seconds * at, t=4.0 * at, container=f"w{number}")
+        program_event(Usage, where=where, cpu_s=seconds * at, t=4.0 * at, container=f"w{number}")
         for number, seconds in enumerate(used_s)
         if seconds is not None
         for at, where in enumerate(("start", "stop"))
@@ -125,7 +125,10 @@ def test_each_fault_makes_a_run_invalid(said, reason):
 
 def evaluated(trial, *losses):
     """One evaluation per rank; each of `losses` is reported by a rank's devices."""
-    return [*events(trial), *(says(Eval, rank=rank, iteration=44, losses=own) for rank, own in enumerate(losses))]
+    return [
+        *events(trial),
+        *(program_event(Eval, rank=rank, iteration=44, losses=own) for rank, own in enumerate(losses)),
+    ]
 
 
 def test_different_losses_on_one_batch_mean_different_weights():
@@ -138,7 +141,7 @@ def test_different_losses_on_one_batch_mean_different_weights():
 
 def test_a_wrong_result_of_a_collective_makes_the_run_invalid():
     message = {"size_bytes": 1024, "elements": 256, "dtype": "float", "seconds": (1.0,), "time_us": 1e6}
-    probed = says(Bandwidth, operation="reduce_scatter", wrong=3, algbw_gb_s=1e-6, busbw_gb_s=5e-7, **message)
+    probed = program_event(Bandwidth, operation="reduce_scatter", wrong=3, algbw_gb_s=1e-6, busbw_gb_s=5e-7, **message)
     assert reasons(TWO, [*events(TWO), probed]) == (
         "3 elements of the reduce-scatter of 1024 bytes came out wrong before the first step: the wires or the library that drives them lose "
         "data"
@@ -146,7 +149,9 @@ def test_a_wrong_result_of_a_collective_makes_the_run_invalid():
 
 
 def test_a_technique_without_effect_on_a_rank_makes_the_run_invalid():
-    told = [says(Techniques, rank=rank, effects={"amp": 21, "aggregated-updates": 60 * rank}) for rank in (1, 0)]
+    told = [
+        program_event(Techniques, rank=rank, effects={"amp": 21, "aggregated-updates": 60 * rank}) for rank in (1, 0)
+    ]
     found = graded(TWO, [*events(TWO), *told])
     assert found.measurement.effects == {"amp": 21, "aggregated-updates": 0}
     assert found.validity.reasons == (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from says import says
+from program_events import program_event
 
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import GlobalWindows, used
@@ -264,7 +264,7 @@ def test_a_clock_twice_as_slow_halves_every_rate_and_keeps_every_ratio(factor, s
 
 
 def usage(where, *, rank=0, container="w0", **fields):
-    return says(Usage, where=where, rank=rank, container=container, **fields)
+    return program_event(Usage, where=where, rank=rank, container=container, **fields)
 
 
 def test_a_containers_usage_counts_once_however_many_ranks_it_has():
@@ -287,7 +287,7 @@ def test_a_containers_usage_counts_once_however_many_ranks_it_has():
 
 def stepped(rank, step_seconds, *, index=0, seconds=None):
     fields = {"seconds": math.fsum(step_seconds) if seconds is None else seconds, "step_seconds": step_seconds}
-    return says(Window, rank=rank, index=index, start=0.0, samples=1, iterations=len(step_seconds), **fields)
+    return program_event(Window, rank=rank, index=index, start=0.0, samples=1, iterations=len(step_seconds), **fields)
 
 
 def test_percentiles_of_the_step_time_by_hand():

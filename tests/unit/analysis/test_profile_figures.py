@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, start, stop, table
-from says import says
+from program_events import program_event
 
 from runner.analysis.profile.figures import analyse
 from runner.core.events import FlopCount, Memory, Regions
@@ -214,7 +214,8 @@ class TestRegions:
 
     def test_a_pass_for_regions_has_only_their_times(self):
         timed = [
-            says(Regions, name=name, seconds=seconds) for name, seconds in (("step", (0.8, 0.9)), ("input", (0.1, 0.3)))
+            program_event(Regions, name=name, seconds=seconds)
+            for name, seconds in (("step", (0.8, 0.9)), ("input", (0.1, 0.3)))
         ]
         found = profile(None, env("cpu"), start(kind="region", source="clock"), *timed, stop())
         assert [(one.name, one.step_s, one.work_s) for one in found.regions] == [
@@ -306,7 +307,7 @@ class TestCpu:
 
 def memory(phase, *, rank=0, device="host", peak_bytes=1):
     sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": peak_bytes}
-    return says(Memory, rank=rank, phase=phase, device=device, **sizes)
+    return program_event(Memory, rank=rank, phase=phase, device=device, **sizes)
 
 
 def test_memory_and_counts_of_a_pass_are_kept_in_the_order_of_a_step():
@@ -316,7 +317,9 @@ def test_memory_and_counts_of_a_pass_are_kept_in_the_order_of_a_step():
         memory("model"),
         memory("forward"),
     ]
-    flop = [says(FlopCount, rank=rank, source="torch", phase="forward", flop_per_sample=2e9) for rank in (1, 0)]
+    flop = [
+        program_event(FlopCount, rank=rank, source="torch", phase="forward", flop_per_sample=2e9) for rank in (1, 0)
+    ]
     found = profile(None, env("cpu"), start(kind="memory"), stop(), *told, *flop)
     places = [(one.rank, one.phase) for one in found.memory]
     assert places == [(0, "model"), (0, "forward"), (0, "backward"), (1, "forward")]

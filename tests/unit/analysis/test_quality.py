@@ -9,7 +9,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from says import says
+from program_events import program_event
 
 from runner.analysis.grading import measure as quality
 from runner.analysis.grading.measure import measure, phases
@@ -34,7 +34,7 @@ from runner.core.workload import RealBand, SanityBand, SyntheticBand
 def epoch(number, rank, *, correct, samples, loss_sum, seconds=2.0, train_loss=1.0):
     validation = Validated(samples=samples, loss_sum=loss_sum, correct=correct)
     trained = {"iterations": 5, "seconds": seconds, "train_loss": train_loss}
-    return says(Epoch, rank=rank, epoch=number, validation=validation, **trained)
+    return program_event(Epoch, rank=rank, epoch=number, validation=validation, **trained)
 
 
 def test_an_epoch_weights_ranks_by_their_samples():
@@ -64,7 +64,7 @@ def test_an_epoch_unfinished_on_a_rank_is_left_out():
 
 def accuracy(**changes):
     told = {"samples": 200, "correct": 90, "reference": "fp32", "reference_correct": 100, "agree": 150}
-    return says(Accuracy, precision="int8", fit_iterations=40, **(told | changes))
+    return program_event(Accuracy, precision="int8", fit_iterations=40, **(told | changes))
 
 
 def test_the_accuracy_change_of_a_precision_is_negative_for_a_loss():
@@ -76,19 +76,19 @@ def test_the_accuracy_change_of_a_precision_is_negative_for_a_loss():
 
 
 def test_a_reduced_batch_keeps_its_reason():
-    told = says(BatchUsed, asked=10000, used=512, reason="10000 images take 61 GiB")
+    told = program_event(BatchUsed, asked=10000, used=512, reason="10000 images take 61 GiB")
     found = measure([told], started=0.0, unit="images/s").batch
     assert found == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
 
 
 def window(*step_seconds):
     times = {"start": 0.0, "seconds": sum(step_seconds), "step_seconds": step_seconds}
-    return says(Window, index=0, iterations=len(step_seconds), samples=8, **times)
+    return program_event(Window, index=0, iterations=len(step_seconds), samples=8, **times)
 
 
 def lone(with_transfer, without_transfer, *, in_flight=4):
     seconds = {"with_transfer": with_transfer, "without_transfer": without_transfer}
-    return says(Latency, in_flight=in_flight, batch=8, **seconds)
+    return program_event(Latency, in_flight=in_flight, batch=8, **seconds)
 
 
 def test_latencies_are_percentiles_of_lone_batches():
@@ -114,16 +114,16 @@ def test_step_times_are_the_latencies_of_programs_that_waited_for_each_batch():
 
 def test_timing_a_lone_batch_is_excluded_from_the_measured_phase():
     told = [
-        says(WarmupEnd, iterations=1, t=10.0),
-        says(Phase, name="latency", seconds=4.0, t=34.0),
-        says(RunStop, iterations=1, samples=8, t=34.5),
+        program_event(WarmupEnd, iterations=1, t=10.0),
+        program_event(Phase, name="latency", seconds=4.0, t=34.0),
+        program_event(RunStop, iterations=1, samples=8, t=34.5),
     ]
     assert phases(told)["measure"] == 20.5
 
 
 def generated(batch, first_token_s, *step_s):
     told = {"prompt_tokens": 96, "new_tokens": 4, "first_token_s": first_token_s, "step_s": step_s}
-    return says(Generation, batch=batch, **told)
+    return program_event(Generation, batch=batch, **told)
 
 
 def test_generation_is_timed_by_batch_and_its_rates_are_pooled():
@@ -148,7 +148,7 @@ def test_generation_is_timed_by_batch_and_its_rates_are_pooled():
     ],
 )
 def test_scores_with_cached_keys_and_values_must_match_the_whole_sequence(precision, difference, reason):
-    told = [generated(2, 0.5, 0.1), says(CacheCheck, difference=difference)]
+    told = [generated(2, 0.5, 0.1), program_event(CacheCheck, difference=difference)]
     found = measure(told, started=0.0, unit="tokens/s", mode="infer")
     faults = list(cache_faults(found, precision))
     assert [reason in fault for fault in faults] == [True] * (reason is not None)

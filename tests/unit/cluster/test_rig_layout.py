@@ -191,7 +191,7 @@ def test_remains_are_named_in_a_short_sentence():
         namespaces=("dlrig0-n1", "dlrig0-n2"),
         uplink="dlrig0",
     )
-    assert left.in_words == "process 7 (dockerd), mount /run/dlscale-rig/0/n1/uts, namespace dlrig0-n1, 2 more"
+    assert left.summary == "process 7 (dockerd), mount /run/dlscale-rig/0/n1/uts, namespace dlrig0-n1, 2 more"
     assert not teardown.Remains()
 
 

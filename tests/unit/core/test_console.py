@@ -10,7 +10,7 @@ import io
 
 import examples
 import pytest
-from commands import to_its_end
+from commands import run_to_end
 from rich.table import Table
 
 from runner.commands.documents import make_variables
@@ -32,12 +32,12 @@ def test_a_name_is_printed_unmodified():
 
 
 def test_an_error_sentence_is_printed_unmodified():
-    assert "HOSTS=a:-1: slots of a are" in to_its_end(["bench", "--hosts=a:-1", "--dry-run"]).stderr
-    assert "/[x]:smile:: holds no run record" in to_its_end(["report", "/[x]:smile:"]).stderr
+    assert "HOSTS=a:-1: slots of a are" in run_to_end(["bench", "--hosts=a:-1", "--dry-run"]).stderr
+    assert "/[x]:smile:: holds no run record" in run_to_end(["report", "/[x]:smile:"]).stderr
 
 
 def test_characters_that_the_output_can_not_encode_are_replaced():
-    done = to_its_end(["query", "select 'a ✓ b' as x"], env={"PYTHONIOENCODING": "latin-1"})
+    done = run_to_end(["query", "select 'a ✓ b' as x"], env={"PYTHONIOENCODING": "latin-1"})
     assert (done.code, done.stderr) == (0, "")
 
 

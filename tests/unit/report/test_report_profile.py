@@ -19,8 +19,8 @@ import passes
 import pytest
 from goldens import expected, printed
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, start, stop, table
+from program_events import program_event
 from records import provenance, record
-from says import says
 
 from runner.analysis.profile.figures import analyse
 from runner.commands.runs import find_pass, show_profile
@@ -58,7 +58,7 @@ GPUS = analyse(
         stop(0, steps=(0.005, 0.006)),
         stop(1, steps=(0.0055, 0.0055)),
         *(
-            says(
+            program_event(
                 Memory,
                 phase=phase,
                 device="gpu0",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from commands import Ended, to_its_end
+from commands import Ended, run_to_end
 from made_up_source import rate, source, table
 
 from runner.commands.published import Wanted, contradiction_text, select
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("error")  # a glyph missing in the font 
 
 
 def published(*words: str) -> Ended:
-    return to_its_end(["published", *words])
+    return run_to_end(["published", *words])
 
 
 def test_without_a_name_every_source_has_a_line():

@@ -8,7 +8,7 @@ from pathlib import Path
 import examples
 import planned
 import pytest
-from commands import to_its_end
+from commands import run_to_end
 
 from runner.commands import data as commands_data
 from runner.core import dataset
@@ -51,7 +51,7 @@ def here(tmp_path):
 )
 def test_an_impossible_request_is_refused_before_anything_is_written(here, words, says):
     before = sorted(here.rglob("*"))
-    done = to_its_end(["data", *words], cwd=here, env={"DLSCALE_CACHE": str(here.parent / "cache")}, timeout=120)
+    done = run_to_end(["data", *words], cwd=here, env={"DLSCALE_CACHE": str(here.parent / "cache")}, timeout=120)
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
@@ -61,7 +61,7 @@ def test_an_impossible_request_is_refused_before_anything_is_written(here, words
 def test_tokens_are_the_bytes_of_all_files_in_order(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\x00\xff")
     (tmp_path / "b.txt").write_bytes("é".encode())
-    done = to_its_end(["data", "tokens", "b.txt", "a.txt", "--out=x.bin"], cwd=tmp_path, env={}, timeout=120)
+    done = run_to_end(["data", "tokens", "b.txt", "a.txt", "--out=x.bin"], cwd=tmp_path, env={}, timeout=120)
     assert (done.code, done.stdout) == (0, "x.bin: 5 tokens of 2 files\n")
     assert (tmp_path / "x.bin").read_bytes() == bytes([0xC3, 0, 0xA9, 0, ord("a"), 0, 0, 0, 0xFF, 0])
 

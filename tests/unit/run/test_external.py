@@ -17,7 +17,7 @@ import dialect_logs
 import examples
 import jsonschema
 import pytest
-from commands import to_its_end
+from commands import run_to_end
 from records import record
 
 from runner.analysis.grading.grade import scaling
@@ -78,7 +78,7 @@ def trials(node=None, device="cpu", image=IMAGE, **changes):
 
 
 def dlscale(*words, env=None):
-    return to_its_end(["bench", *words], env=env, timeout=120)
+    return run_to_end(["bench", *words], env=env, timeout=120)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Measures what a large job costs the runner: its share of a core, and lost events, with committed events replayed through real pipes.
 
-.venv/bin/python tests/heard.py NODES RANKS SECONDS OUT
+.venv/bin/python tests/event_load.py NODES RANKS SECONDS OUT
 
 Each node is a process for its ranks and one for its sampler, like a Slurm step to the runner. They write the output of the run below at its
 pace, all at the same moments: its windows and losses, and telemetry of as many devices as a node has ranks, over and over.
@@ -33,9 +33,9 @@ from runner.run.monitors import monitoring
 from runner.run.trial_runner import Watch
 
 ROOT = Path(__file__).resolve().parents[1]
-HEARD = ROOT / "results" / "h100" / "language" / "20261125T111228Z-52e3-pytorch-gpt2-124m-2gpu-r1"
+REPLAYED_RUN = ROOT / "results" / "h100" / "language" / "20261125T111228Z-52e3-pytorch-gpt2-124m-2gpu-r1"
 # Writes each line of a file when it is due, on a clock shared by all such processes.
-SAYS = """
+REPLAY = """
 import json, sys, time
 begin = float(sys.argv[2])
 for line in open(sys.argv[1]):
@@ -60,7 +60,7 @@ def main(nodes: int, ranks: int, seconds: float, out: Path) -> None:
             specs[role].append(spec(role, node, file, begin))
     engine = CommandEngine(Here(), Bare(Path(sys.executable), ROOT / "workloads"), version=None)
     engines = {one.node: engine for one in specs["worker"]}
-    trial = read_plan(HEARD).trial
+    trial = read_plan(REPLAYED_RUN).trial
     writer = RunWriter(out / "run")
     writer.create(RunPlan(run_id="run", trial=trial, containers=tuple(specs["worker"]), command_lines=()))
     before, started = used(), time.monotonic()
@@ -88,7 +88,7 @@ def used() -> float:
 
 
 def spec(role: Role, node: int, script: Path, begin: float) -> ContainerSpec:
-    argv = (sys.executable, f"{ROOT}/workloads/lease.py", sys.executable, "-c", SAYS, str(script), str(begin))
+    argv = (sys.executable, f"{ROOT}/workloads/lease.py", sys.executable, "-c", REPLAY, str(script), str(begin))
     return ContainerSpec(
         name=f"{role}{node}", node=f"n{node}", role=role, image="none", argv=argv, env={}, user="0:0", labels={}
     )
@@ -96,7 +96,7 @@ def spec(role: Role, node: int, script: Path, begin: float) -> ContainerSpec:
 
 def events(node: int, ranks: int, seconds: float, begin: float) -> list[tuple[float, str]]:
     """Lines of a node's ranks, each with its due time in seconds: those before the windows immediately, then the others over and over."""
-    own = [event for event in map(json.loads, (HEARD / EVENTS).open()) if event["rank"] == 1]
+    own = [event for event in map(json.loads, (REPLAYED_RUN / EVENTS).open()) if event["rank"] == 1]
     edges = [event["t"] for event in own if event["event"] == "window"]
     first, span = edges[0], edges[-1] - edges[0]
     lines = [(0.0, event) for event in own if event["t"] < first]
@@ -119,7 +119,11 @@ def events(node: int, ranks: int, seconds: float, begin: float) -> list[tuple[fl
 
 def telemetry(devices: int, seconds: float) -> list[tuple[float, str]]:
     """Lines of a sampler: each second, one GPU's and the host's rows of one second of the run, repeated for all devices."""
-    rows = [row for row in pq.read_table(HEARD / "telemetry.parquet").to_pylist() if row["device"] in ("gpu0", "host")]
+    rows = [
+        row
+        for row in pq.read_table(REPLAYED_RUN / "telemetry.parquet").to_pylist()
+        if row["device"] in ("gpu0", "host")
+    ]
     middle = rows[len(rows) // 2]["t"]
     second = [row for row in rows if middle <= row["t"] < middle + 1]
     gpus = [f"gpu{number}" for number in range(devices)]
@@ -127,7 +131,7 @@ def telemetry(devices: int, seconds: float) -> list[tuple[float, str]]:
     columns = {name: [row[name] for row in found] for name in found[0] if name not in ("node", "rank")}
     shown = {name: values for name, values in columns.items() if any(value is not None for value in values)}
     text = ROWS_PREFIX + json.dumps({"table": "telemetry", "rank": 0, "columns": shown})
-    starts = (event for event in map(json.loads, (HEARD / EVENTS).open()) if event["event"] == "monitor_start")
+    starts = (event for event in map(json.loads, (REPLAYED_RUN / EVENTS).open()) if event["event"] == "monitor_start")
     start = PREFIX + json.dumps(_of_program(next(starts)))
     return [(-LEAD_S, start), *((float(due), text) for due in range(int(seconds)))]
 
