@@ -4,16 +4,18 @@ Works with nvidia-ml-py 13 and older releases; a value that a release or driver 
 It only reads: it changes no setting and runs nothing on a GPU. Otherwise standard library, and syntax of Python 3.6 only.
 """
 
+import contextlib
 import math
 import os
 import time
 from pathlib import Path
 
-from monitor_sampler import DUE_SHARE, Device, Lost, Missing, Part
+from monitor_sampler import DUE_SHARE, MAX_NAP_S, Device, Lost, Missing, Part
 
 ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a GPU
 UNKNOWN = "this nvidia-ml-py does not know "
 KIB, MIB = 1 << 10, 1 << 20
+WRAP = 1 << 32  # bytes after which a PCIe counter begins again at 0
 SLOW_S = 1.0  # between two readings of slowly changing values
 ENERGY_S = 0.5  # the counter takes 4 ms to read on an H200 (driver 580), a thousand times as long as the others
 GPM_S = 0.1  # the shortest interval that GPM measures on Hopper: github.com/NVIDIA/DCGM/issues/310
@@ -104,7 +106,8 @@ class Gpu(Device):
         self.counters = None
         self.processes = Processes()
         self.wrapping_counters = {}
-        self.pcie = Part(columns(PCIE_FIELDS), lambda: self.fields(PCIE_FIELDS))
+        self.not_followed = Missing("a 32-bit counter can't be followed")
+        self.pcie = Part(columns(PCIE_FIELDS), self.pcie_bytes)
         self.pipes = Part(COUNTERS, self.gpm.read, GPM_S)
         parts = [
             Part(("utilisation_percent", "memory_utilisation_percent"), self.utilisation),
@@ -137,9 +140,25 @@ class Gpu(Device):
         self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
         self.power_reading = "instant" if self.has_instant_power() else "usage"
         self.counters = "gpm" if self.gpm.open(self.handle) else None
-        # PCIe counters have 32 bits: at the 50 GB/s of a GPU with GPM they can wrap more than once between two samples.
-        if self.counters:
+        if self.counters:  # GPM measures PCIe too
             self.parts.remove(self.pcie)
+        else:
+            self.open_pcie()
+
+    def open_pcie(self):
+        """Read how fast the link can be, which tells how long its counters can go unread."""
+        try:
+            generation = self.nvml.nvmlDeviceGetMaxPcieLinkGeneration(self.handle)
+            lanes = self.nvml.nvmlDeviceGetMaxPcieLinkWidth(self.handle)
+        except self.nvml.NVMLError as error:
+            self.not_followed = Missing(
+                f"a 32-bit counter can't be followed: the speed of the link is unknown ({error})"
+            )
+            return
+        gigabits = {1: 2.5, 2: 5.0}.get(generation, 2.0**generation)  # a second and lane, encoding included
+        fastest = gigabits * lanes * 1e9 / 8
+        self.wrapping_counters = {column: WrappingCounter(fastest) for column in self.pcie.columns}
+        self.nap_s = min(MAX_NAP_S, WRAP / fastest / 2)
 
     def watts(self, limit):
         try:
@@ -171,6 +190,12 @@ class Gpu(Device):
 
     def end(self):
         self.gpm.end()
+
+    def between(self):
+        """Follow the PCIe counters, which can wrap more than once between two samples."""
+        if self.wrapping_counters and self.pcie in self.parts:
+            with contextlib.suppress(self.nvml.NVMLError, AttributeError):  # the next sample reports it
+                self.fields(PCIE_FIELDS)
 
     def is_final(self, error):
         code = getattr(error, "value", None)
@@ -222,23 +247,33 @@ class Gpu(Device):
                 raise
         return [self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle)]
 
+    def pcie_bytes(self):
+        found = self.fields(PCIE_FIELDS)
+        return [value.count() if isinstance(value, WrappingCounter) else value for value in found]
+
     def fields(self, wanted):
         """Counters of PCIe or NVLink in one call (nvmlDeviceGetPcieThroughput would take 20 ms)."""
         known = [(getattr(self.nvml, field), scope) for _, field, scope, _ in wanted if hasattr(self.nvml, field)]
+        began = time.monotonic()
         answers = iter(self.nvml.nvmlDeviceGetFieldValues(self.handle, known) if known else ())
+        ended = time.monotonic()
         return [
-            self.field(column, next(answers), unit) if hasattr(self.nvml, field) else Missing(UNKNOWN + field)
+            self.field(column, next(answers), unit, began, ended)
+            if hasattr(self.nvml, field)
+            else Missing(UNKNOWN + field)
             for column, field, _, unit in wanted
         ]
 
-    def field(self, column, answer, unit):
-        """Read a counter, in bytes; one of 32 bits continues past a wrap-around."""
+    def field(self, column, answer, unit, began, ended):
+        """Take a counter's reading: bytes, `Missing`, or of 32 bits the `WrappingCounter` that follows it."""
         if answer.nvmlReturn:
             return Missing(str(self.nvml.NVMLError(answer.nvmlReturn)))
         if answer.valueType != self.nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
             return answer.value.ullVal * unit
-        counter = self.wrapping_counters.setdefault(column, WrappingCounter())
-        return counter.unwrap(answer.value.uiVal) * unit
+        if column not in self.wrapping_counters:
+            return self.not_followed
+        self.wrapping_counters[column].follow(answer.value.uiVal, began, ended)
+        return self.wrapping_counters[column]
 
     def ecc(self, kind):
         return [self.nvml.nvmlDeviceGetTotalEccErrors(self.handle, kind, self.nvml.NVML_VOLATILE_ECC)]
@@ -248,16 +283,41 @@ class Gpu(Device):
 
 
 class WrappingCounter:
-    """A 32-bit counter, read often enough that it wraps at most once between two readings."""
+    """A counter of bytes that wraps after 4 GiB, continued past each wrap-around.
 
-    def __init__(self):
-        self.last, self.rounds = 0, 0
+    If it was not read for so long that it may have wrapped unnoticed, it has no value once, and then begins anew below all earlier values,
+    so that its increase over that time is seen to be unknown. `fastest` is the most bytes a second that it can count.
+    """
 
-    def unwrap(self, value):
-        """Take the next reading; return what a wider counter would show."""
-        self.rounds += value < self.last
-        self.last = value
-        return (self.rounds << 32) + value
+    def __init__(self, fastest):
+        self.fastest = fastest
+        self.last = self.read_at = None
+        self.total = 0
+        self.state = "known"  # or "unsure", "anew"
+        self.beginnings = 0
+
+    def follow(self, value, began, ended):
+        """Take a reading made between two moments of the monotonic clock."""
+        if self.last is None:
+            self.total = value
+        else:
+            increase = (value - self.last) % WRAP
+            if increase + WRAP <= self.fastest * (ended - self.read_at):
+                self.state = "unsure"
+            self.total += increase
+        self.last, self.read_at = value, began
+
+    def count(self):
+        """Return the bytes counted until the last reading, or `Missing`."""
+        if self.state == "unsure":
+            self.state = "anew"
+            longest = f"{WRAP / self.fastest * 1000:.0f} ms at the {self.fastest / 1e9:g} GB/s of the link"
+            return Missing(f"the 32-bit counter may have wrapped unnoticed: it was not read for more than {longest}")
+        if self.state == "anew":
+            self.state = "known"
+            self.beginnings += 1
+            self.total = -self.beginnings
+        return self.total
 
 
 class Gpm:

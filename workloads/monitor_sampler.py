@@ -43,9 +43,10 @@ class Part:
 
 
 class Device:
-    """A named set of parts; `answerer` names what answers its calls."""
+    """A named set of parts; `answerer` names what answers its calls, `nap_s` is the longest time between two calls of `between`."""
 
     answerer = "the kernel"
+    nap_s = MAX_NAP_S
 
     def __init__(self, name, parts):
         self.name = name
@@ -57,6 +58,9 @@ class Device:
 
     def begin(self):
         """Prepare, in the thread that will read."""
+
+    def between(self):
+        """Follow what can't wait for the next sample; must not fail."""
 
     def end(self):
         """Release what `begin` acquired."""
@@ -116,7 +120,8 @@ class Sampler(threading.Thread):
             while not self.stopping:
                 left = due - time.monotonic()
                 if left > 0:  # not Event.wait: before Python 3.11 it follows the wall clock, which may jump
-                    time.sleep(min(left, MAX_NAP_S))
+                    time.sleep(min(left, self.device.nap_s))
+                    self._time_call(self.device.between)
                     continue
                 self._time_call(self._sample)
                 begun = True

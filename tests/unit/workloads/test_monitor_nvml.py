@@ -71,15 +71,67 @@ def test_values_have_their_units(sampled):
     assert sampler.troubles("gpu0") == {"GPM: Not Supported": ["nvlink_tx_rate"]}
 
 
+def followed(*readings, fastest=1e9):
+    """What a counter of at most `fastest` bytes a second says after each (seconds, value)."""
+    counter = monitor_nvml.WrappingCounter(fastest)
+    told = []
+    for at, value in readings:
+        counter.follow(value, at, at)
+        told.append(counter.count())
+    return told
+
+
 def test_a_32_bit_counter_continues_past_a_wrap_around():
-    counter = monitor_nvml.WrappingCounter()
-    assert [counter.unwrap(value) for value in (5, 2**32 - 1, 3, 7, 1)] == [
-        5,
-        2**32 - 1,
-        2**32 + 3,
-        2**32 + 7,
-        2 * 2**32 + 1,
-    ]
+    values = (5, 2**32 - 1, 3, 7, 1)
+    assert followed(*enumerate(values)) == [5, 2**32 - 1, 2**32 + 3, 2**32 + 7, 2 * 2**32 + 1]
+
+
+def test_a_32_bit_counter_that_may_have_wrapped_unnoticed_begins_anew_below_all_it_said():
+    """Two readings too far apart missed 4 GiB each time; the increase over such a time is unknown, and that after it is not."""
+    told = followed((0, 0), (1, 0), (9, 2**31), (10, 2**31 + 5), (11, 2**31 + 8), (20, 7), (21, 8), (22, 9))
+    assert "may have wrapped" in told.pop(2).reason
+    assert "may have wrapped" in told.pop(4).reason
+    assert told == [0, 0, -1, 2, -2, -1]
+
+
+def test_a_32_bit_counter_trusts_readings_between_which_it_can_wrap_only_once():
+    """At 1 GB/s, 8.6 s allow two wrap-arounds; a counter that is nearly back where it was wrapped less than twice in 8 s."""
+    assert followed((0, 9), (8, 8)) == [9, 8 + 2**32]
+    assert "may have wrapped" in followed((0, 9), (8.6, 8))[1].reason
+
+
+@pytest.mark.parametrize(
+    ("link", "readings_s"), [([5, 16], 0.0336), ([4, 16], 0.0671), ([3, 16], 0.1342), ([2, 1], 0.25), ([1, 4], 0.25)]
+)
+def test_pcie_counters_are_read_twice_in_the_time_that_they_wrap_in(link, readings_s):
+    generation, lanes = link
+    nvml = SimpleNamespace(
+        NVMLError=pynvml.NVMLError,
+        nvmlDeviceGetMaxPcieLinkGeneration=lambda _: generation,
+        nvmlDeviceGetMaxPcieLinkWidth=lambda _: lanes,
+    )
+    gpu = monitor_nvml.Gpu(nvml, 0, 0)
+    gpu.handle = 0
+    gpu.open_pcie()
+    assert gpu.nap_s == pytest.approx(readings_s, abs=5e-5)
+
+
+def test_pcie_counters_are_followed_between_samples(sampled):
+    """A counter that wraps more often than a slow sampler samples."""
+    sampler = sampled("--hz=1", nvml={"gpm": False, "link": [1, 1], "pcie": 3 << 30})
+    first, second = (row["pcie_rx_bytes"] for row in sampler.rows_of("gpu0", 2)[:2])
+    assert sampler.close() == 0
+    readings, rest = divmod(second - first, 3 << 30)
+    assert (readings >= 2, rest) == (True, 0)
+
+
+def test_pcie_counters_of_a_link_of_unknown_speed_are_refused_with_the_reason(sampled):
+    faults = [{"call": "nvmlDeviceGetMaxPcieLinkWidth", "error": NOT_SUPPORTED}]
+    sampler = sampled(nvml={"gpm": False, "faults": faults})
+    assert PCIE_COLUMNS.isdisjoint(sampler.rows_of("gpu0", 1)[0])
+    assert sampler.close() == 0
+    (reason,) = (why for why, columns in sampler.troubles("gpu0").items() if set(columns) == PCIE_COLUMNS)
+    assert "Not Supported" in reason
 
 
 def test_every_column_is_in_the_contract():

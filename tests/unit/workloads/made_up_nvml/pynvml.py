@@ -5,6 +5,8 @@ MADE_UP_NVML is a JSON object:
     gpus     how many
     forget   names that this release lacks
     refuse   ids of fields that this driver lacks
+    link     generation and width of its PCIe link (default: 4 and 16)
+    pcie     bytes that its PCIe counters count between two readings (default: 0)
     gpm      whether the GPUs have it (default: yes)
     faults   [{call, gpu, after, error}]: after the first `after` calls, calls of this function for this GPU (without `gpu`: for any) raise the
              error code, or never return if the code is null
@@ -54,6 +56,7 @@ FIELDS = {
     real.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX: 4,
     real.NVML_FI_DEV_POWER_INSTANT: 298_765,
 }
+PCIE = (real.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, real.NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
 
 
 def log(line):
@@ -96,6 +99,8 @@ scalar("nvmlDeviceGetEnforcedPowerLimit", 650_000)
 scalar("nvmlDeviceGetPowerManagementDefaultLimit", 700_000)
 scalar("nvmlDeviceGetPowerUsage", 312_345)
 scalar("nvmlDeviceGetTemperature", 55)
+scalar("nvmlDeviceGetMaxPcieLinkGeneration", SETTINGS.get("link", [4, 16])[0])
+scalar("nvmlDeviceGetMaxPcieLinkWidth", SETTINGS.get("link", [4, 16])[1])
 scalar("nvmlDeviceGetCurrentClocksEventReasons", 0x24)
 scalar("nvmlDeviceGetCurrentClocksThrottleReasons", 0x42)
 scalar("nvmlDeviceGetUtilizationRates", real.c_nvmlUtilization_t(gpu=87, memory=41))
@@ -151,6 +156,8 @@ def nvmlDeviceGetFieldValues(_gpu, asked):
             answer.valueType, answer.value.ullVal = real.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, FIELDS[field]
         else:
             answer.valueType, answer.value.uiVal = real.NVML_VALUE_TYPE_UNSIGNED_INT, FIELDS[field]
+            if field in PCIE:
+                FIELDS[field] = (FIELDS[field] + SETTINGS.get("pcie", 0)) % (1 << 32)
         refused = (nvlink and SETTINGS.get("nvlink") is False) or field in SETTINGS.get("refuse", [])
         answer.nvmlReturn = real.NVML_ERROR_NOT_SUPPORTED if refused else 0
     return told
