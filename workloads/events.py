@@ -80,7 +80,7 @@ The sampler of a node (`monitor.py`), which is not a rank and uses rank 0, write
 
 monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters, power_reading}], cores, sources ({source:
               null, or the reason why it is missing}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null,
-              `power_reading` "instant" or "usage" (the mean over the previous second on Ampere and later, except the A100)
+              `power_reading` "instant" or "usage" (the mean over the previous second on Ampere and later, except GA100; instantaneous there)
 trouble       device ("gpu0", "host"), fields (columns that begin to be missing), reason; once per column and reason, and per stalled call
 monitor_stop  samples, seconds, cpu_s (its own)
 

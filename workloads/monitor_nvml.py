@@ -93,7 +93,7 @@ class Gpu(Device):
         index, local_index: NVML's index on the host, and its index here.
         counters: source of its pipes' utilisation: "gpm", "dcgm", None.
         power_reading: "instant" power, or what nvidia-smi shows as "usage": the mean over the previous second on Ampere and later
-            except the A100, instantaneous power on the A100 and older GPUs.
+            except GA100 (A100, A30), instantaneous power on GA100 and older GPUs.
     """
 
     answerer = "NVML"

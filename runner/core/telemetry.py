@@ -82,7 +82,7 @@ class GpuTelemetry(Frozen):
     """One GPU over the measured span.
 
     The mean of `power_w` is `energy_j` ÷ `measured_s`; its ends are the smallest and the largest sample, which may not enclose the mean.
-    By `power_reading` each sample is of an instant, or NVML's usage (nvmlDeviceGetPowerUsage), which on Ampere (except the A100) and later is a mean
+    By `power_reading` each sample is of an instant, or NVML's usage (nvmlDeviceGetPowerUsage), which on Ampere (except GA100) and later is a mean
     over the last second; None from samplers that only had the usage. Spans under 2 s have neither power nor energy.
     """
 

@@ -5,6 +5,7 @@ A table without any known value is left out; the notes below the tables say why 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -19,6 +20,8 @@ Part = TypeVar("Part", "GpuTelemetry", "HostTelemetry")
 MEGA: Final = 1_000_000
 # Numbers from here on are printed without decimals.
 _WHOLE_FROM: Final = 100
+_GA100: Final = re.compile(r"\b(A100X?|A800|A30X?)\b")
+"""GPUs of Ampere whose power readings are instantaneous all the same: NVML's nvmlDeviceGetPowerUsage."""
 LEGEND: Final = (
     "over the measured windows of all repeats: mean over time (smallest{dash}largest sample); power: energy ÷ time, in the line of all "
     "devices theirs together; idle: the lowest mean of a second before the job; energy of all repeats together; held down: why the driver kept clocks low, and for what share of the time"
@@ -50,7 +53,7 @@ def _lag_note(summary: Summary) -> Iterator[str]:
         f"GPU {gpu.index}": None
         for row in summary.rows
         for gpu in (row.telemetry.gpus if row.telemetry else ())
-        if gpu.power_w and gpu.power_reading != "instant"
+        if gpu.power_w and gpu.power_reading != "instant" and not _GA100.search(gpu.name)
     }
     if named:
         yield (

@@ -133,10 +133,21 @@ def test_a_reason_is_given_only_once():
     assert telemetry.notes(found).count("nvlink_rx_bytes, nvlink_tx_bytes of GPU 0 unavailable: Not Supported") == 1
 
 
-@pytest.mark.parametrize(("reading", "lags"), [("instant", False), ("usage", True), (None, True)])
-def test_lagging_power_readings_are_noted(reading, lags):
+@pytest.mark.parametrize(
+    ("name", "reading", "lags"),
+    [
+        ("NVIDIA H200", "instant", False),
+        ("NVIDIA H200", "usage", True),
+        ("NVIDIA H200", None, True),
+        ("NVIDIA A10", "usage", True),
+        ("NVIDIA A100-SXM4-80GB", "usage", False),
+        ("NVIDIA A30", "usage", False),
+    ],
+)
+def test_lagging_power_readings_are_noted(name, reading, lags):
+    """Of Ampere's GPUs, those with GA100 don't lag."""
     plain = watched(gpu_rows(0))
-    read = tuple(gpu.model_copy(update={"power_reading": reading}) for gpu in plain.gpus)
+    read = tuple(gpu.model_copy(update={"name": name, "power_reading": reading}) for gpu in plain.gpus)
     found = summary(*(row(count, telemetry=plain.model_copy(update={"gpus": read})) for count in (1, 2)))
     told = [
         note
