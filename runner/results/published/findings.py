@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
 from runner.core.frozen import Frozen
 
@@ -228,11 +228,17 @@ class Named(_OfMetric):
 
 
 class Steady(_OfMetric):
-    """Is constant after so many iterations (None: from some point on); with both fields, the first window after them must not differ either."""
+    """Is constant after so many iterations (None: from some point on); with `window`, the first so many of them represent all that follow."""
 
     type: Literal["steady"]
-    after_iterations: int | None = None
-    window: int | None = None
+    after_iterations: PositiveInt | None = None
+    window: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _window_has_a_beginning(self) -> Steady:
+        if self.window is not None and self.after_iterations is None:
+            raise ValueError("window needs after_iterations")
+        return self
 
 
 Simple = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named | Steady

@@ -67,7 +67,7 @@ ALIKE = {"type": "no_difference", "over": ["gpu"], "levels": ["v100", "p100"]}
 BELOW = {"type": "bound", "metric": "gpu_utilisation_avg", "op": "<", "value": 100, "unit": "%"}
 DAY = {"type": "bound", "metric": "full_training_time", "op": "<", "value": 86400, "unit": "s"}
 STEADY = {"type": "steady", "metric": "iteration_time"}
-AFTER = STEADY | {"after_iterations": 300, "window": 5}
+AFTER = STEADY | {"after_iterations": 300}
 KERNEL = {"type": "names", "metric": "kernel_time_share", "names": ["winograd3x3Kernel"], "for_all": {"gpu": "k80"}}
 LARGEST = {"type": "names", "metric": "memory_api_time_shares", "names": ["b", "a"], "largest": 2}
 LOW = {"type": "bound", "metric": "throughput", "op": "<", "value": 10, "unit": "images/s"}
@@ -188,7 +188,15 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (STEADY, windows(1, 1.1, 1.2, 1.3, 1.4, 1.5), False),
         (STEADY, windows(1, 1, 1), None),
         (AFTER, windows(*[9] * 30, *[1] * 6), True),
-        (AFTER, windows(*[1] * 30, 1.5, *[1] * 7), False),
+        (AFTER, windows(*[1] * 30, 1.5, 0.5, *[1] * 6), True),
+        # The mean of the first 20 iterations is that of all, although the first 10 are not; 5 and 25 are not seen in windows of 10.
+        (AFTER | {"window": 10}, windows(*[1] * 30, 1.5, 0.5, *[1] * 6), False),
+        (AFTER | {"window": 20}, windows(*[1] * 30, 1.5, 0.5, *[1] * 6), True),
+        (AFTER | {"window": 20}, windows(*[1] * 30, 1.2, 0.95, *[1] * 6), False),
+        (AFTER | {"window": 5}, windows(*[1] * 38), None),
+        (AFTER | {"window": 25}, windows(*[1] * 38), None),
+        (AFTER | {"after_iterations": 305, "window": 10}, windows(*[1] * 39), None),
+        (AFTER | {"window": 5}, windows(*[1] * 34, *[2] * 4), False),
         # A kernel is found by a part of its name, on its GPU.
         (KERNEL, [kernel("void cudnn::winograd3x3Kernel<float>", gpu="k80", batch=4), kernel("sgemm", gpu="k80", batch=8)], True),
         (KERNEL, [kernel("sgemm", gpu="k80")], False),

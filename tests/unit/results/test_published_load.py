@@ -96,6 +96,11 @@ def test_a_complete_file_is_read(tmp_path):
         ('date: "2020"', "date: May 2020", "2: source.date is 'May 2020': a date begins with its year"),
         ("id: whole", "id: other", "1: id is 'other'; name the file after it"),
         ("over: gpus", "over: gpu_count", "26: findings[0].predicate.over is 'gpu_count': input should be"),
+        (
+            "type: monotonic, metric: throughput, over: gpus, direction: increasing",
+            "type: steady, metric: throughput, window: 5",
+            "26: findings[0].predicate",
+        ),
         ("basis: stated", "basis: guessed", "24: findings[0].basis is 'guessed'"),
     ],
 )  # fmt: skip
