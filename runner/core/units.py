@@ -67,9 +67,12 @@ def estimate(value: float | None, interval: Interval | None, *, runs: int) -> st
     return f"{figure(value)} ({counted(runs)})"
 
 
-def counted(runs: int) -> str:
-    """`1 run`, `3 runs`."""
-    return f"{runs:,} run{'' if runs == 1 else 's'}"
+_PLURALS: Final = {"matrix": "matrices", "profiling pass": "profiling passes"}
+
+
+def counted(number: int, unit: str = "run") -> str:
+    """`1 run`, `3 runs`, `3 matrices`."""
+    return f"{number:,} {unit if number == 1 else _PLURALS.get(unit, unit + 's')}"
 
 
 def _decimals(value: float, *, significant: int) -> int:

@@ -197,7 +197,10 @@ def named(
     if last:
         back = int(last[1] or 0)
         if back >= len(groups):
-            raise RequestError(f"there is no {word}: {RESULTS} holds {counted(len(groups))}; `dlscale ls` lists them")
+            unit = "profiling pass" if wanted is is_pass else "matrix" if each is by_matrix else "run"
+            raise RequestError(
+                f"there is no {word}: {RESULTS} holds {counted(len(groups), unit)}; `dlscale ls` lists the runs"
+            )
         return list(groups.values())[back]
     found = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
     if not found:

@@ -109,6 +109,14 @@ def test_a_matrix_is_all_runs_of_one_command(tree):
     assert names(named(OLD, each=by_matrix)) == list(RUNS[3:])
 
 
+@pytest.mark.parametrize(
+    ("units", "says"), [({"each": by_matrix}, "3 matrices"), ({"wanted": is_pass}, "1 profiling pass"), ({}, "6 runs")]
+)
+def test_too_far_back_names_how_many_of_what_there_are(tree, units, says):
+    with pytest.raises(RequestError, match=f"holds {says};"):
+        named("last~9", **units)
+
+
 def test_the_last_pass_is_not_the_last_run(tree):
     assert names(named("last", wanted=is_pass)) == [RUNS[2]]
 
@@ -120,7 +128,7 @@ def test_the_last_pass_is_not_the_last_run(tree):
         ("resnet18-2cpu", f"is neither a path nor the beginning of a run's id in {{tree}}; did you mean {RUNS[3]}?"),
         ("latest", "is neither a path nor the beginning of a run's id in {tree}; did you mean last?"),
         ("a", "is neither a path nor the beginning of a run's id in {tree}; `dlscale ls` lists them"),
-        ("last~6", "there is no last~6: {tree} holds 6 runs; `dlscale ls` lists them"),
+        ("last~6", "there is no last~6: {tree} holds 6 runs;"),
     ],
 )
 def test_an_unknown_or_ambiguous_run_names_candidates(tree, word, says):
