@@ -82,14 +82,15 @@ class Cluster:
             return "cpu"
         return "gpu" if request.gpus or self.node.gpus else "cpu"
 
-    def image_source(self) -> docker.Client:
-        """The engine that supplies images: this machine's, else the first host's. Raises RequestError if no engine answers."""
+    def image_source(self) -> tuple[docker.Client, str]:
+        """The engine that supplies images, and its machine: this one, else the first host. Raises RequestError if no engine answers."""
         if not self.surveyed:
-            return docker.connect_or_refuse()
+            return docker.connect_or_refuse(), "this machine"
         try:
-            return docker.connect()
+            return docker.connect(), "this machine"
         except EngineError:
-            return self.surveyed[0].docker.client
+            first = self.surveyed[0]
+            return first.docker.client, first.host.name
 
     @property
     def host(self) -> HostFacts | None:

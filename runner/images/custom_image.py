@@ -80,15 +80,15 @@ class CustomImage(Software):
         return (f"--image={self.reference}", *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts))
 
 
-def inspect_image(client: Client, reference: str) -> FoundImage:
-    """Inspect an image; it is never pulled, since the image behind a tag must not change silently. Raises RequestError if it is missing."""
+def inspect_image(client: Client, reference: str, *, machine: str = "this machine") -> FoundImage:
+    """Inspect an image in the engine of a machine; it is never pulled, since the image behind a tag must not change silently. Raises RequestError if it is missing."""
     try:
         found = find_image(client, reference)
     except EngineRefusedError as error:
         raise RequestError(f"--image {reference} can't be looked up ({error}); give NAME:TAG") from error
     if found is None:
         raise RequestError(
-            f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` without a network"
+            f"the engine of {machine} has no image {reference}; type `docker pull {reference}` there, or `dlscale images load` without a network"
         )
     return FoundImage(
         reference=reference,

@@ -24,7 +24,8 @@ def images_of(request: Request, device: Device, cluster: Cluster) -> tuple[AnyIm
     framework = "" if request.command else load_images(SUITE_ROOT).of(request.framework or "")[0].framework
     if not request.image:
         return (find_host_software(framework, device=device, horovod=request.strategy == "horovod"),)
-    found = inspect_image(cluster.image_source(), request.image)
+    client, machine = cluster.image_source()
+    found = inspect_image(client, request.image, machine=machine)
     return (CustomImage(found=found, framework=framework, device=device, mounts=request.mounts),)
 
 

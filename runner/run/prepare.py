@@ -150,9 +150,10 @@ def _volume(run: str) -> str:
 def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str) -> Prepared:
     """Build or find the image once, in this machine's engine or else the first host's; copy it and the programs to every host."""
     surveyed = resources.cluster.surveyed
-    source = resources.cluster.image_source()
+    source, machine = resources.cluster.image_source()
     image = _ensure_image(resources, source, shown)
-    ids = supply_image(image.reference, source=source, nodes=[seen.docker for seen in surveyed], report=shown.stage)
+    nodes = [seen.docker for seen in surveyed]
+    ids = supply_image(image.reference, source=source, machine=machine, nodes=nodes, report=shown.stage)
     volume, labels = _volume(run), {LABEL_RUN: run}
     engines: dict[str, Engine] = {}
     for seen in surveyed:

@@ -33,14 +33,16 @@ _UNPACK_S: Final = 3600
 """An engine answers only after it has unpacked all layers: minutes for an image of several GiB on a hard disk."""
 
 
-def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection], report: Report) -> dict[str, str]:
-    """Copy an image from the engine `source` to every node that lacks it, and return its id on each by the node's name.
+def supply_image(
+    reference: str, *, source: Client, machine: str = "this machine", nodes: Sequence[Connection], report: Report
+) -> dict[str, str]:
+    """Copy an image from the engine `source` of `machine` to every node that lacks it, and return its id on each by the node's name.
 
     A node with another image under this name gets this one. Raises RequestError if `source` lacks the image or a node can't load it.
     """
     image = find_image(source, reference)
     if image is None:
-        raise RequestError(f"{reference} is not in this machine's engine; build it first with `dlscale images build`")
+        raise RequestError(f"{reference} is not in the engine of {machine}; build it first with `dlscale images build`")
     present: dict[str, EngineImage | None] = {}
     for node in nodes:
         with engine_errors(node):
@@ -49,7 +51,12 @@ def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection],
     lacking = [node for node in nodes if not is_same(present[node.host.name], image)]
     if lacking:
         transfers = [_Transfer(node) for node in lacking]
-        _send(source, reference, transfers, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
+        try:
+            _send(source, reference, transfers, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
+        except EngineError as error:
+            raise RequestError(
+                f"{reference} can't be read from the engine of {machine} ({error}); check its disk and its log"
+            ) from error
         for transfer in transfers:
             name = transfer.node.host.name
             ids[name] = _loaded_id(transfer, image, reference)
@@ -144,7 +151,7 @@ class _Transfer:
         while (block := self._blocks.get()) is not None:
             yield block
         if self._aborted:
-            raise ConnectionAbortedError("this machine's engine stopped sending")
+            raise ConnectionAbortedError("the source stopped sending")
 
     def _load(self) -> None:
         try:
@@ -167,13 +174,9 @@ def _send(source: Client, reference: str, transfers: Sequence[_Transfer], *, siz
             if sent // (_REPORT_MIB * _MIB) > reported:
                 reported = sent // (_REPORT_MIB * _MIB)
                 report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
-    except BaseException as error:  # Ctrl-C too
+    except BaseException:  # Ctrl-C too
         for transfer in transfers:
             transfer.abort()
-        if isinstance(error, EngineError):
-            raise RequestError(
-                f"{reference} can't be read from this machine's engine ({error}); check its disk and its log"
-            ) from error
         raise
     for transfer in transfers:
         transfer.put(None)

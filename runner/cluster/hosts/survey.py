@@ -311,6 +311,7 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
         (supplied if found else lacking).append(connection)
     if not lacking:
         return base.reference
+    machine = "this machine"
     try:
         source = docker.connect()
         ensure_base(base, client=source, root=SUITE_ROOT, cache=cache_dir(), report=say)
@@ -320,8 +321,8 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
                 f"{lacking[0].host.name} lacks {base.reference}, with which the suite inspects it, and {error} here to build it; "
                 "start Docker on this machine"
             ) from error
-        source = supplied[0].client
-    supply_image(base.reference, source=source, nodes=lacking, report=say)
+        source, machine = supplied[0].client, supplied[0].host.name
+    supply_image(base.reference, source=source, machine=machine, nodes=lacking, report=say)
     return base.reference
 
 

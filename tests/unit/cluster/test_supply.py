@@ -122,7 +122,7 @@ def test_different_layers_or_configuration_make_a_different_image(other):
 
 def refusal(source, *nodes):
     with pytest.raises(RequestError) as caught:
-        supply_image(REFERENCE, source=source, nodes=list(nodes), report=print)
+        supply_image(REFERENCE, source=source, machine="n0", nodes=list(nodes), report=print)
     return str(caught.value)
 
 
@@ -132,7 +132,7 @@ def refusal(source, *nodes):
         (
             Engine(),
             Engine(),
-            f"{REFERENCE} is not in this machine's engine; build it first with `dlscale images build`",
+            f"{REFERENCE} is not in the engine of n0; build it first with `dlscale images build`",
         ),
         (
             Engine(image()),
@@ -176,7 +176,7 @@ def test_an_aborted_source_is_not_the_end_of_the_image():
     """A stream that just stops would be loaded as far as it got."""
     engine = Engine(becomes=image())
     said = refusal(Engine(image(), fails="input/output error"), node("n1", engine))
-    assert "can't be read from this machine's engine" in said
+    assert "can't be read from the engine of n0" in said
     assert REFERENCE not in engine.held
 
 

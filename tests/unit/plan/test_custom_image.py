@@ -10,6 +10,7 @@ The command lines of dry runs are compared with golden files; `DLSCALE_GOLDEN=wr
 import dataclasses
 import re
 import stat
+from types import SimpleNamespace
 
 import examples
 import planned
@@ -30,6 +31,7 @@ from runner.engines import docker
 from runner.engines.base import EngineError, job_user
 from runner.images.custom_image import CustomImage, FoundImage
 from runner.plan import discovery, external
+from runner.plan.image import images_of
 from runner.plan.launch import launch
 from runner.plan.layout import container, make_job
 from runner.plan.plan import plan
@@ -111,7 +113,10 @@ def test_the_image_is_looked_up_with_its_id_digest_lock_and_entry_point(machine)
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"image": "gone:1"}, "the engine has no image gone:1; type `docker pull gone:1`, or `dlscale images load`"),
+        (
+            {"image": "gone:1"},
+            "the engine of this machine has no image gone:1; type `docker pull gone:1` there, or `dlscale images load`",
+        ),
         ({"image": "NO NAME"}, "--image NO NAME can't be looked up (invalid reference format); give NAME:TAG"),
         ({"framework": "pytroch"}, "unknown FRAMEWORK 'pytroch'; did you mean pytorch? Known: pytorch"),
     ],
@@ -152,15 +157,17 @@ def test_a_folder_that_the_job_cannot_read_is_refused(machine, monkeypatch, tmp_
 def test_for_hosts_the_image_is_looked_up_in_the_engine_that_supplies_them(machine, monkeypatch):
     """In this machine's engine or, without one, in the first host's."""
     remote = StandIn({"there:1": Held("sha256:9", {})})
-    seen = type("Seen", (), {"docker": type("Connection", (), {"client": remote})})
-    of_hosts = planned.resources().cluster
-    assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source().held is machine
+    seen = SimpleNamespace(docker=SimpleNamespace(client=remote), host=SimpleNamespace(name="n1"))
+    of_hosts = dataclasses.replace(planned.resources().cluster, surveyed=(seen,))
+    assert of_hosts.image_source()[0].held is machine
 
     def nobody():
         raise EngineError("no Docker engine answers")
 
     monkeypatch.setattr(docker, "connect", nobody)
-    assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source() is remote
+    assert of_hosts.image_source() == (remote, "n1")
+    with pytest.raises(RequestError, match="n1 has no image gone:1"):
+        images_of(request(image="gone:1"), "gpu", of_hosts)
 
 
 # Plans
