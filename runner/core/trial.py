@@ -178,7 +178,8 @@ class Trial(Frozen):
         oversubscribed: whether CPU workers share cores.
         cpus_per_worker: CPU cores reserved for each CPU worker, the "device" of a CPU run; None on GPUs.
         epochs: passes over the training samples that all measured iterations make.
-        key: equal for trials that differ only in scale and repeat; see `comparison_key`.
+        key: equal for trials that differ at most in scale, strategy, interconnect, repeat, profiling pass and concurrent trainings, which have
+            one baseline; see `comparison_key`.
         profile: the profiling pass; None for a measured run.
     """
 
@@ -282,7 +283,7 @@ class ExternalTrial(Frozen):
         warmup: iterations, from the program's first, that count in no figure; None for only its own warm-up.
         data: the host's folder that is mounted at `/dlscale/data`; None for none.
         cpus_per_worker: CPU cores of each CPU worker; None on GPUs.
-        key: equal for runs of the same command in the same image that differ only in scale and repeat.
+        key: equal for runs of the same command in the same image that differ at most in scale, repeat, label and dialect.
     """
 
     image: str

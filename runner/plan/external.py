@@ -47,6 +47,7 @@ def plan_command(
         "env": tuple(f"{name}={value}" for name, value in sorted(request.env)),
         "workdir": request.workdir,
         "scaling": "strong" if strong else None,
+        "pattern": request.pattern.model_dump_json() if request.pattern else None,
     }
     # Without the dialect: `auto` and the dialect that it detects read the same log.
     key = comparison_key(

@@ -122,9 +122,10 @@ def test_a_process_has_a_thread_per_core_or_as_many_as_requested():
     assert usual.key != one.key
 
 
-def test_scale_repeat_and_wires_do_not_change_the_key():
+def test_scale_repeat_strategy_and_wires_do_not_change_the_key():
     on = resources("pytorch", "gpu")
     trials = plan(Request(gpus=(1, 2, 4), repeat=2), on) + plan(Request(gpus=(2,), interconnect=("shm",)), on)
+    trials += plan(Request(gpus=(2,), strategy="dp"), on)
     assert len({t.key for t in trials}) == 1
 
 

@@ -187,7 +187,9 @@ def test_name_variables_and_workdir_reach_the_container_and_the_key():
     assert docker_options.create_options(found, None)["working_dir"] == "/w"
     # A name does not change the key; a variable does.
     assert trial.key == trials(env=(("HOME", "/h"), ("A", "b c")), workdir="/w")[0].key
-    assert len({trials(**one)[0].key for one in ({}, {"env": (("A", "1"),)}, {"workdir": "/w"})}) == 3
+    more = {"lines": PATTERN.lines, "unit": "images"}
+    others = ({}, {"env": (("A", "1"),)}, {"workdir": "/w"}, {"pattern": PATTERN}, {"pattern": LogPattern(**more)})
+    assert len({trials(**one)[0].key for one in others}) == len(others)
 
 
 @pytest.mark.parametrize(
