@@ -1,14 +1,36 @@
-"""Prevents: a module that the Python 3.6 of the vendors' oldest images can't parse, in what runs there: Caffe's programs, launchers and samplers."""
+"""Prevents: a module that the oldest Python among the images of its framework can't parse, in what runs there: programs, packers, launchers and
+samplers. Caffe's oldest is 3.6, of a vendor's image."""
 
 import ast
-from pathlib import Path
+import re
 
+import examples
 import pytest
+from planned import CATALOG
 
-WORKLOADS = Path(__file__).parents[3] / "workloads"
-FOLDERS = (WORKLOADS, WORKLOADS / "imagenet_cnn")
-NAMES = ("lease.py", "monitor.py", "ncu.py", "own_env.py", "tf_workers.py", "imagenet_cnn/pack_lmdb.py")
-STARTED = [*WORKLOADS.rglob("*_caffe.py"), *(WORKLOADS / name for name in NAMES)]
+from runner.core.dataset import PACKED_FOR
+from runner.core.workload import load_workloads
+
+WORKLOADS = examples.ROOT / "workloads"
+
+
+def oldest_python(framework):
+    """(3, minor) of the oldest Python that runs the framework in an image."""
+    return min(tuple(map(int, image.python.split("."))) for image in CATALOG.images if image.framework == framework)
+
+
+def started(framework):
+    """The modules that an image of the framework runs; those that launchers start are in the golden command lines."""
+    for workload in load_workloads(examples.ROOT):
+        for programs in workload.programs.values():
+            if framework in programs:
+                yield WORKLOADS / workload.name / programs[framework]
+    if framework in PACKED_FOR:
+        yield WORKLOADS / PACKED_FOR[framework].program
+    yield WORKLOADS / "monitor.py"
+    for file in (examples.ROOT / "tests" / "golden" / "launch").glob(f"{framework}-*.txt"):
+        names = re.findall(r"/workloads/(\S+\.py)\b", file.read_text("utf-8"))
+        yield from (WORKLOADS / name for name in names)
 
 
 def imported(path):
@@ -16,7 +38,9 @@ def imported(path):
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            yield from (file for name in names for folder in FOLDERS if (file := folder / f"{name}.py").exists())
+            folders = (WORKLOADS, path.parent)
+            files = (folder.joinpath(*name.split(".")).with_suffix(".py") for name in names for folder in folders)
+            yield from (file for file in files if file.exists())
 
 
 def with_imports(paths):
@@ -27,6 +51,9 @@ def with_imports(paths):
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", with_imports(STARTED), ids=lambda path: path.name)
-def test_a_module_parses_under_python_3_6(path):
-    assert ast.parse(path.read_text("utf-8"), feature_version=(3, 6))
+@pytest.mark.parametrize("framework", CATALOG.frameworks)
+def test_the_oldest_python_of_a_framework_parses_what_its_images_run(framework):
+    paths = with_imports(started(framework))
+    assert {path.name for path in paths} >= {"lease.py", "monitor_nvml.py", f"train_{framework}.py"}
+    for path in paths:
+        ast.parse(path.read_text("utf-8"), str(path), feature_version=oldest_python(framework))
