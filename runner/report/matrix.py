@@ -460,15 +460,19 @@ def print_whole(console: Console, summary: Summary) -> None:
 
 
 def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTable:
-    """Lay out one line per scale; headers and words wrap so that 80 columns are enough, and with `wrap` intervals do as well."""
+    """Lay out one line per scale, with its status alone for its validity, since the notes say the rest.
+
+    Headers and devices wrap so that 80 columns are enough, and with `wrap` intervals do as well.
+    """
     table = plain_table()
     for name in shown.columns:
-        text = name == "devices" or (name == "validity" and not wrap)
         header = name.replace(" ", "\n", 1) if "(" in name else name
-        table.add_column(header, justify="left" if name in ("devices", "validity") else "right", no_wrap=not text)
-    for row, (*plain, validity) in zip(rows, shown.rows, strict=True):
+        table.add_column(
+            header, justify="left" if name in ("devices", "validity") else "right", no_wrap=name != "devices"
+        )
+    for row, (*plain, _) in zip(rows, shown.rows, strict=True):
         cells = [cell.replace(" (", "\n(") if wrap else cell for cell in plain]
-        table.add_row(*cells, Text(validity, style=_STYLES[row.status]))
+        table.add_row(*cells, Text(row.status, style=_STYLES[row.status]))
     return table
 
 

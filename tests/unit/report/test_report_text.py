@@ -128,23 +128,26 @@ def test_in_prose_a_figure_without_an_interval_has_its_number_of_runs():
     assert units.estimate(None, None, runs=0) == "\N{EN DASH}"
 
 
-def test_every_line_of_the_table_fits_80_columns():
-    """Wide figures: six digits of throughput, and a speedup with two digits before the point."""
+@pytest.mark.parametrize(("status", "speedup"), [("valid", 57.1), ("degraded", 57.1), ("degraded", 64.1)])
+def test_every_line_of_the_table_fits_80_columns_and_breaks_no_word(status, speedup):
+    """Wide figures: six digits of throughput, and a speedup with two digits before the point. `superlinear` was cut in two."""
     wide = row(
         64,
         device="cpu worker",
+        status=status,
         throughput=118758.0,
         throughput_ci95=Interval(low=117758.0, high=119758.0),
-        speedup=57.1,
-        speedup_ci95=Interval(low=56.2, high=58.0),
+        speedup=speedup,
+        speedup_ci95=Interval(low=speedup - 0.9, high=speedup + 0.9),
         efficiency=0.892,
         efficiency_ci95=Interval(low=0.878, high=0.906),
     )
     text = printed(print_whole, summary(wide, record_dirs=()), width=80)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
-    for figure in ("64 CPU  ", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
+    for figure in ("64 CPU  ", "118,758 ± 1,000", f"{speedup:.2f} ± 0.90", "89.2 ± 1.4", status):
         assert figure in text
+    assert text.count("superlinear") == (speedup > 64)
 
 
 def test_parts_of_a_step_are_in_milliseconds_or_absent():
