@@ -296,7 +296,7 @@ def ask_all(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError,
         except RequestError as error:
             return error
 
-    with ThreadPoolExecutor(min(_MAX_THREADS, len(whom))) as pool:
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(whom) or 1)) as pool:
         return tuple(pool.map(answer, whom))
 
 

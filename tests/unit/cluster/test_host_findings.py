@@ -11,9 +11,11 @@ from examples import gpu_node, node
 
 from runner.cluster.doctor import common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.connectivity import Unreachable
-from runner.cluster.hosts.model import Endpoint, Host, Interface
+from runner.cluster.hosts.model import Endpoint, Host, Hosts, Interface
 from runner.cluster.hosts.survey import Clock
 from runner.cluster.machine.nvml import PairAnswer
+from runner.commands import doctor
+from runner.core.errors import RequestError
 from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts
 
@@ -44,6 +46,21 @@ def by_subject(findings):
 
 def judged(images=None, refusals=(), **changes):
     return by_subject(host_findings(look(**changes), images=images or {}, refusals=refusals))
+
+
+def test_hosts_of_which_none_answers_are_all_named(monkeypatch):
+    """With nobody to ask further, the doctor died of an empty pool of threads."""
+
+    def refuse(host):
+        raise RequestError(f"{host.name}: no sshd listens there")
+
+    monkeypatch.setattr(doctor, "connect", refuse)
+    monkeypatch.setattr(doctor, "_images_here", dict)
+    hosts = Hosts(
+        hosts=tuple(Host(name=name, endpoint=Endpoint(url=f"ssh://{name}")) for name in ("n1", "n2")), source=""
+    )
+    found = doctor.findings_of(hosts, wire=None, say=lambda _: None)
+    assert [(one.level, one.subject[:2]) for one in found] == [("bad", "n1"), ("bad", "n2")]
 
 
 def test_a_healthy_host_has_only_ok_findings():
