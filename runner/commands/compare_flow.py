@@ -72,7 +72,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
     before, after = ([record for _, record in side.runs] for side in both.values())
     if shared := sorted({record.run_id for record in before} & {record.run_id for record in after}):
         raise RequestError(
-            f"{counted(len(shared))} of A={a[0]} are in B={b[0]} too, for example {shared[0]}; name two places that share none"
+            f"{counted(len(shared))} of A={a[0]} {'is' if len(shared) == 1 else 'are'} in B={b[0]} too, for example {shared[0]}; name two places that share none"
         )
     compared = compare(before, after, names=(a[0], b[0]))
     _refuse_unrelated(compared)

@@ -38,7 +38,7 @@ def ls(
     """List the runs on file, newest first: ~1 is what other commands call last~1."""
     from rich.table import Table
 
-    from runner.core.units import ABSENT, figure
+    from runner.core.units import ABSENT, counted, figure
     from runner.results.store import read_record
 
     place = place or find.RESULTS
@@ -63,6 +63,8 @@ def ls(
         rate = facts[-1]["throughput"]
         result = "profile" if record.profiled else f"{figure(rate)} {facts[-1]['unit']}" if rate else ABSENT
         table.add_row(f"~{number}", run.name, result, record.validity.status)
+    if not facts:
+        raise RequestError(f"{place}: {counted(len(shown))} listed, and no record can be read; name another place")
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return

@@ -171,6 +171,13 @@ def test_an_empty_place_says_what_to_do(tmp_path):
     assert "holds no run that ended" in str(dlscale("ls", tmp_path).exception)
 
 
+def test_a_folder_of_which_no_record_can_be_read_is_refused(tree):
+    for file in (tree / "old").rglob("record.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 999}))
+    assert isinstance(dlscale("ls", tree / "old").exception, RequestError)
+    assert dlscale("ls", tree).exit_code == 0
+
+
 def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):
     lines = dlscale("show", RUNS[4]).stdout.splitlines()
     shown = {line[:15].strip(): line[15:].strip() for line in lines}
