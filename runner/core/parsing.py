@@ -58,13 +58,13 @@ def bounded(name: str, digits: str, *, most: int | None = None) -> int:
     return int(significant)
 
 
-def count(variable: str, text: str | None) -> int | None:
-    """Parse a whole number of at least 1; returns None for None and the empty string."""
+def count(variable: str, text: str | None, *, least: int = 1) -> int | None:
+    """Parse a whole number of at least 1, or with another `least` say so; returns None for None and the empty string."""
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or not text.strip("0"):
         raise RequestError(
-            f"{variable}={shorten(text)} is not a whole number of at least 1; type for example {variable}=4"
+            f"{variable}={shorten(text)} is not a whole number of at least {least}; type for example {variable}=4"
         )
     return bounded(variable, text)
 
@@ -82,7 +82,7 @@ def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
 
 def whole(variable: str, text: str | None) -> int | None:
     """Parse a whole number of at least 0; returns None for None and the empty string."""
-    return 0 if text == "0" else count(variable, text)
+    return 0 if text and not text.strip("0") else count(variable, text, least=0)
 
 
 def seconds(variable: str, text: str) -> int:

@@ -138,7 +138,15 @@ class WireRequest:
 
 
 def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_only: bool) -> tuple[Interconnect, ...]:
-    """The kinds of wire to run over: as requested, or all that exist with COMPARE. Raises RequestError if there is nothing to compare."""
+    """The kinds of wire to run over: as requested, or all that exist with COMPARE.
+
+    Raises RequestError if there is nothing to compare, or if CPUs are to use a wire of GPUs.
+    """
+    of_gpus = [kind for kind in request.interconnect if kind in ("nvlink", "pcie")]
+    if of_gpus and device == "cpu" and len(members) == 1:  # several nodes are refused with their own reason
+        raise RequestError(
+            f"INTERCONNECT={of_gpus[0]} needs GPUs, and this runs on DEVICE=cpu; ask for INTERCONNECT=auto, shm or loopback"
+        )
     if not request.compare or request.interconnect != ("auto",):
         return request.interconnect
     if len(members) == 1:

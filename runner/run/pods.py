@@ -36,7 +36,7 @@ from runner.images.spec import ImageSpec
 from runner.plan import kubernetes
 from runner.plan.choice import choose
 from runner.plan.discovery import WORKLOADS, discover_own
-from runner.results.disk import written
+from runner.results.disk import check_writable, written
 from runner.results.find import Run
 from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, read_record, write_report
 from runner.run.bench import exit_code, stamp
@@ -99,6 +99,7 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
         runs.append(
             (RunPlan(run_id=run_id, trial=layout.trial, containers=layout.containers, command_lines=commands), manifest)
         )
+    check_writable(out)
     for plan, manifest in runs:
         with written(out):
             (out / plan.run_id).mkdir(parents=True)

@@ -41,6 +41,8 @@ def refused(tmp_path, *words, env=None):
         (["--batch=0"], "BATCH=0 is not a whole number of at least 1"),
         (["--workers=4096"], "WORKERS=4096 asked"),
         (["--data={here}/empty"], "is empty; give a folder"),
+        (["--seed=-1"], "SEED=-1 is not a whole number of at least 0"),
+        (["--interconnect=shm,nvlink"], "INTERCONNECT=nvlink needs GPUs"),
         (["--nodes=2"], "ENGINE=venv emulates no nodes"),
         (["--nodes=2", "--link-rate=fast"], "'fast' is not a rate; write for example 1gbit"),
     ],
@@ -49,6 +51,12 @@ def test_each_mistake_is_one_sentence(tmp_path, words, says):
     (tmp_path / "empty").mkdir()
     words = [word.format(here=tmp_path) for word in words]
     assert says in refused(tmp_path, "--device=cpu", "--engine=venv", *words)
+
+
+def test_manifests_for_a_folder_that_cannot_be_written_are_refused(tmp_path):
+    (tmp_path / "file").touch()
+    done = dlscale("plan", "--format=k8s", "--workers=1", "--framework=pytorch", f"--out={tmp_path / 'file' / 'sub'}")
+    assert (done.code, done.stdout) == (2, ""), done.stderr
 
 
 @pytest.mark.parametrize(
