@@ -56,14 +56,17 @@ lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
 typed = '$(subst ','\'',$(value $(1)))'
 flags = $(foreach v,$(1),$(if $(value $(v)),--$(call lower,$(v))=$(call typed,$(v))))
 # XLA=1 becomes --xla; XLA=0 is the same as unset.
-on = $(filter-out 0 no false,$(value $(1)))
+OFF := 0 no No NO false False FALSE off Off OFF
+ON := 1 yes Yes YES true True TRUE on On ON
+on = $(if $(filter-out $(OFF),$(value $(1))),$(or $(filter $(ON),$(value $(1))),\
+  $(error $(1)=$(value $(1)) is neither on nor off; type $(1)=1 or leave it out)))
 switches = $(foreach v,$(1),$(if $(call on,$(v)),--$(call lower,$(v))))
 FLAGS = $(call flags,$(VARIABLES)) $(call switches,$(SWITCHES))
 
 .PHONY: help help-all
 help: ## list targets and variables
 	$(call listed,split($$2, first, /[:;]/); $$2 = first[1])
-	@echo; printf '%s\n' "Variables: $(VARIABLES)" "Switches: $(SWITCHES) (=1; 0, no or false for off)" "Example: make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2" | fmt -s -w 79
+	@echo; printf '%s\n' "Variables: $(VARIABLES)" "Switches: $(SWITCHES) (=1; 0, no, false or off for off)" "Example: make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2" | fmt -s -w 79
 help-all: ## list targets with the variables of each
 	$(call listed)
 # One line per target: the text after its ##, wrapped at 78 columns.

@@ -162,12 +162,18 @@ def _expand_variables(words: Mapping[str, Any]) -> dict[str, Any]:
         elif expanded[option]:
             raise RequestError(f"{name} is given twice; leave one of them out")
         else:
-            expanded[option] = text.lower() not in _FALSE_WORDS if is_switch else text
+            expanded[option] = _switch(name, text) if is_switch else text
         complain([f"{name}={text} is taken as {_dashed(option)}{'' if is_switch else f'={text}'}"])
     return expanded
 
 
-_FALSE_WORDS: Final = ("0", "no", "false")
+def _switch(name: str, text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise RequestError(f"{name}={text} is neither on nor off; type {name}=1 or leave it out")
+    return _SWITCH[text.lower()]
+
+
+_SWITCH: Final = dict.fromkeys(("0", "no", "false", "off"), False) | dict.fromkeys(("1", "yes", "true", "on"), True)
 _REPEATABLE: Final = ("mount", "env")
 
 

@@ -180,13 +180,23 @@ def test_make_refuses_unknown_targets_and_variables_but_passes_on_common_ones(wo
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("value", ["", "0", "no", "false"])
+@pytest.mark.parametrize("value", ["", "0", "no", "false", "off", "False"])
 def test_a_switch_of_make_can_be_turned_off(value):
     done = make("bench", f"XLA={value}", f"OVERSUBSCRIBE={value}", f"COMPARE={value}", "MODEL=lenet")
     assert "--model='lenet'" in done.stdout.split()
     assert not {"--xla", "--oversubscribe", "--compare"} & set(done.stdout.split())
     assert "--json" not in make("published", f"JSON={value}").stdout
     assert "--json" in make("published", "JSON=1").stdout
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused(tmp_path):
+    """COMPARE=off compared all wires."""
+    for value in ("maybe", f"$(shell touch {tmp_path / 'owned'})"):
+        done = make("bench", f"COMPARE={value}")
+        assert (done.returncode, f"COMPARE={value}" in done.stderr) == (2, True)
+    assert not list(tmp_path.iterdir())
+    done = dlscale("plan", "--workers=1", "XLA=maybe")
+    assert (done.code, "XLA=maybe" in done.stderr) == (2, True)
 
 
 def test_every_make_variable_reaches_the_program_of_its_target():
@@ -201,7 +211,7 @@ def test_every_make_variable_reaches_the_program_of_its_target():
         ("torture", campaign),
         ("torture", ["ENGINE"]),
     ]:  # CLUSTER selects another test file
-        done = make(target, *(f"{name}=of-{name}" for name in names))
+        done = make(target, *(f"{name}={'1' if name in switches else f'of-{name}'}" for name in names))
         for name in names:
             handed = f"--{name.lower().replace('_', '-')}" if name in switches else f"of-{name}"
             assert handed in done.stdout, (target, name)
@@ -221,7 +231,6 @@ def argv_of(printed, command):
         (["bench", "OUT=/data/$team"], "--out=/data/$team"),
         (["regrade", "DIR=$(shell touch {owned})"], "$(shell touch {owned})"),
         (["query", "SQL=SELECT $$a, $b"], "SELECT $$a, $b"),
-        (["bench", "XLA=$(shell touch {owned})"], "--xla"),
     ],
 )
 def test_make_passes_a_value_as_one_argument_without_expanding_it(tmp_path, words, flag):
