@@ -74,14 +74,17 @@ class Once(Generic[_Value, _Made]):
 def load_fields(text: str, *, parse_float: Callable[[str], float | None] | None = None) -> dict[str, Any]:
     """Parse a JSON object, and strip terminal control sequences from its texts.
 
-    Raises ValueError for an integer beyond 64 bits, for text that is not UTF-8, and for a non-finite number unless `parse_float` converts it.
+    Raises ValueError for any other JSON, for an integer beyond 64 bits, for text that is not UTF-8, and for a non-finite number unless
+    `parse_float` converts it.
     """
     read = parse_float or _finite
-    fields: dict[str, Any] = (
+    fields = (
         json.loads(text)
         if is_plain(text)
         else _sanitized(json.loads(text, parse_constant=read, parse_float=read, parse_int=_int64))
     )
+    if not isinstance(fields, dict):
+        raise ValueError("it is JSON, but no object")  # noqa: TRY004 - of the text, not of an argument
     return fields
 
 

@@ -169,7 +169,7 @@ def test_a_full_disk_is_found_while_the_job_is_silent(small_disk):
     [
         (None, "holds no record.json"),
         ("{", "is not a run record"),
-        ("[]", "is not a run record"),
+        ("[]", "is not a run record (it is JSON, but no object)"),
         ('{"schema": 99}', "schema 99 is newer than this version's 1; update dlscale to read it"),
         ('{"schema": 1}', "is not a run record, at run_id"),
         (b"\xff\xfe{", "is not a run record ('utf-8' codec can't decode"),
