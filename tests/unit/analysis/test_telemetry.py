@@ -254,6 +254,17 @@ def test_a_gpu_lost_during_the_span_keeps_its_means_but_neither_energy_nor_power
     assert missing(found, "gpu0")["energy_j"] == missing(found, "gpu0")["power_w"] == "GPU is lost"
 
 
+@pytest.mark.parametrize(("lost_at", "told"), [(6.0, 4_000_000_000), (12.0, None)])
+def test_a_pcie_counter_that_begins_anew_leaves_the_traffic_of_that_span_unknown(lost_at, told):
+    """The sampler begins anew below all earlier values, after a sample without one, if the counter may have wrapped unnoticed."""
+    anew = next(t for t in T if t > lost_at + 0.05)
+    counted = [10**9 * t if t < lost_at - 0.05 else None if t < anew else 10**9 * (t - anew) - 1 for t in T]
+    said = [started(gpu()), trouble("gpu0", "pcie_rx_bytes", reason="it may have wrapped", t=lost_at), stopped()]
+    found = seen(events=said, pcie_rx_bytes=counted, pcie_rx_rate=None)
+    assert found.gpus[0].pcie_rx_bytes == told
+    assert missing(found, "gpu0").get("pcie_rx_bytes") == (None if told else "it may have wrapped")
+
+
 def test_a_trouble_after_the_span_is_no_reason_within_it():
     said = [started(gpu()), trouble("gpu0", "power_w", reason="GPU is lost", t=14.5), stopped()]
     holes = [None if 11 < t < 13 else 600.0 for t in T]
