@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import GlobalWindows
 from runner.analysis.telemetry.summary import pool
-from runner.core.frozen import Frozen, Once
+from runner.core.frozen import CachedByIdentity, Frozen
 from runner.core.measurement import (
     AccuracyFigures,
     BatchUsed,
@@ -32,7 +32,7 @@ from runner.core.measurement import (
 from runner.core.record import RunRecord
 from runner.core.telemetry import Telemetry
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, devices_in_words
-from runner.core.workload import settings_to_tell
+from runner.core.workload import shown_settings
 
 DEGRADED_BASELINE: Final = "speedup and efficiency are over a baseline that is degraded"
 Status = Literal["valid", "degraded", "invalid", "failed"]
@@ -182,7 +182,7 @@ def version_of(record: RunRecord) -> str:
 def model_in_words(trial: Trial) -> str:
     """Model, image size and settings of a training: `resnet50 224×224`, `llama-1b, sequence-length 2048`."""
     size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
-    settings = settings_to_tell(trial.settings, model=trial.model, mode=trial.mode)
+    settings = shown_settings(trial.settings, model=trial.model, mode=trial.mode)
     return ", ".join((f"{trial.model}{size}", *(f"{name} {value}" for name, value in settings.items())))
 
 
@@ -407,7 +407,7 @@ def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
     return [windows for measurement in usable if (windows := _windows(measurement)) is not None]
 
 
-@Once
+@CachedByIdentity
 def _windows(measurement: Measurement) -> GlobalWindows | None:
     """The steady windows of a run; one window of one unit if the program reports only a rate."""
     if measurement.steady:

@@ -24,8 +24,8 @@ from runner.commands.images import images_app
 from runner.commands.options import Text, complete_run, flag, run_argument, takes, usage_message
 from runner.commands.runs import ls, rerun, show
 from runner.core import console, interrupts, parsing
-from runner.core.console import open_console, spoken
-from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
+from runner.core.console import in_user_terms, open_console
+from runner.core.errors import DlscaleError, RequestError, file_error_sentence, is_utf8, readable
 from runner.core.request import Request
 from runner.experiments.studies.model import SHARED, Scale, StudyRequest
 from runner.results.find import is_pass
@@ -385,7 +385,7 @@ def schema(
 
 def main(command: typer.Typer = app) -> None:
     """Run a command line. A user's mistake prints one sentence and sets the exit code; a bug keeps its traceback."""
-    console.outlast()
+    console.discard_after_hangup()
     interrupts.listen()
     code: int | str | None = 0
     try:
@@ -399,7 +399,7 @@ def main(command: typer.Typer = app) -> None:
         _print_error(usage_message(error) if isinstance(error, TyperException) else str(error))
         code = error.exit_code if isinstance(error, DlscaleError) else RequestError.exit_code
     except (OSError, UnicodeError) as error:
-        message = about_a_file(error)
+        message = file_error_sentence(error)
         if message is None:
             raise
         _print_error(message)
@@ -408,7 +408,7 @@ def main(command: typer.Typer = app) -> None:
         code = interrupts.INTERRUPTED
     except SystemExit as end:
         code = end.code
-    code, message = interrupts.ended(code)
+    code, message = interrupts.exit_code(code)
     if message:
         _print_error(message)
     sys.exit(code)
@@ -416,7 +416,9 @@ def main(command: typer.Typer = app) -> None:
 
 def _print_error(message: str) -> None:
     """Print the one sentence that says why a command failed."""
-    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", spoken(message)))
+    open_console(stderr=True, soft_wrap=True).print(
+        Shown.assemble(("dlscale:", "bold red"), " ", in_user_terms(message))
+    )
 
 
 def _refuse_non_utf8(words: Iterable[str]) -> None:

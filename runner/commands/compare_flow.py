@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from runner.analysis.comparisons.regression import Compared, compare
 from runner.commands.options import runs_named
-from runner.core.console import complain, open_screen
+from runner.core.console import notify, open_screen
 from runner.core.errors import RequestError, SlowerError
 from runner.core.units import counted
 from runner.report import compare as show
@@ -81,7 +81,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
         show.print_compared(open_screen(), compared, passed_over)
     else:
         sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
-        complain(passed_over)
+        notify(passed_over)
     if percent is not None:
         _fail_on_regression(compared, percent)
 

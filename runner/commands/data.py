@@ -44,7 +44,7 @@ def sample(
     ] = "{}-{}".format(*SMALL),
 ) -> None:
     """Write real JPEGs, cropped from the photographs that ship with scikit-image and scikit-learn, one class per photograph."""
-    count, number = parsing.count("IMAGES", images), parsing.whole("SEED", seed)
+    count, number = parsing.count("IMAGES", images), parsing.non_negative("SEED", seed)
     least, greatest = (parsing.count("SIDE", word) or 0 for word in side.partition("-")[::2])
     if not 0 < least <= greatest:
         raise RequestError(f"SIDE={side} is not a range of pixels; type for example --side=96-160")
@@ -146,7 +146,7 @@ def pack(
     resources = discover_own(request)
     with progress(open_console(stderr=True)) as shown:
         packed = pack_data(resources, shown, image_size=parsing.count("IMAGE_SIZE", image_size) or 224)
-    for suffix in dataset.PACKED[out.suffix].beside:
+    for suffix in dataset.PACKED[out.suffix].companions:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
     if packed.is_dir():
         shutil.copytree(packed, out, dirs_exist_ok=True)  # overwritten, as a file is

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from typer.exceptions import TyperException
 
 from runner.core import parsing
-from runner.core.console import complain
+from runner.core.console import notify
 from runner.core.contradictions import request_of
 from runner.core.errors import RequestError, unknown
 from runner.core.provenance import SUITE_ROOT
@@ -163,7 +163,7 @@ def _expand_variables(words: Mapping[str, Any]) -> dict[str, Any]:
             raise RequestError(f"{name} is given twice; leave one of them out")
         else:
             expanded[option] = _switch(name, text) if is_switch else text
-        complain([f"{name}={text} is taken as {_dashed(option)}{'' if is_switch else f'={text}'}"])
+        notify([f"{name}={text} is taken as {_dashed(option)}{'' if is_switch else f'={text}'}"])
     return expanded
 
 
@@ -196,7 +196,7 @@ def _parse_positional(given: Mapping[str, object]) -> Mapping[str, object]:
     for word, (field, name) in zip(words, meant.items(), strict=True):
         if given.get(field, name) != name:
             raise RequestError(f"{word} and {_dashed(field)}={given[field]} are both given; leave one of them out")
-    complain(
+    notify(
         f"{word} is taken as {field.upper()}={name}" for word, (field, name) in zip(words, meant.items(), strict=True)
     )
     return {**given, **meant, "command": None}
@@ -270,7 +270,7 @@ def _parser(field: str) -> Parser:
             else functools.partial(parsing.choices, allowed=of, aliases=_ALIASES.get(field, {}))
         )
     if kind is int:
-        return {"TIME": parsing.seconds, "0..": parsing.whole}.get(metavar, parsing.count)
+        return {"TIME": parsing.seconds, "0..": parsing.non_negative}.get(metavar, parsing.count)
     return lambda _, text: Path(text) if kind is Path else text
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.analysis.comparisons.predicted import Prediction, predicted
 from runner.commands.options import runs_named
-from runner.core.console import complain, open_screen
+from runner.core.console import notify, open_screen
 from runner.core.units import figure
 from runner.report.matrix import with_interval
 from runner.report.table import Table
@@ -34,7 +34,7 @@ def show_prediction(
     """
     run = read_record(runs_named(word, example="last")[0])
     on_file = read_runs(newest_first(place))
-    complain(on_file.passed_over)
+    notify(on_file.passed_over)
     found = predicted(run, [record for _, record in on_file.runs], wire=wire, devices=(1, *(devices or DEVICES)))
     if plot is not None:
         _draw(found, plot)

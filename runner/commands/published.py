@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from runner.core.console import open_console, spoken
+from runner.core.console import in_user_terms, open_console
 from runner.core.errors import RequestError, nearest
 from runner.core.units import ABSENT
 from runner.core.units import figure as in_figures
@@ -150,7 +150,7 @@ def _print_overview(console: Console, listed: Sequence[Listed], wanted: Wanted) 
     total = sum(len(each.figures) for each in listed)
     found = sum(len(each.published.findings) for each in listed)
     console.print(
-        spoken(
+        in_user_terms(
             f"{total} figures and {found} findings of {len(listed)} sources; narrow them down by --source, --model or --framework"
         )
     )

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import duckdb
 
-from runner.core.console import complain, open_console, open_screen
+from runner.core.console import notify, open_console, open_screen
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.report import query as show
@@ -38,7 +38,7 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     database = Database()
     passed_over = _fill(database, wanted, place)
     names, rows = database.ask(sql)
-    complain(passed_over)
+    notify(passed_over)
     if form == "table":
         show.print_answer(open_console(), names, rows)
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from runner.analysis.grading.grade import lost_file, scaling
-from runner.core.console import complain, open_console
+from runner.core.console import notify, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
@@ -89,7 +89,7 @@ def regrade_all(directory: Path) -> int:
         else:
             outcome = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
             console.print(f"{path}: {outcome}")
-    complain(refused)
+    notify(refused)
     return RequestError.exit_code if refused else 0
 
 

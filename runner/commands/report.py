@@ -16,7 +16,7 @@ from rich.console import Console
 import runner
 from runner.analysis.comparisons.devices import devices
 from runner.analysis.comparisons.transports import across
-from runner.core.console import complain, no_console, open_console
+from runner.core.console import no_console, notify, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.trial import Trial
 from runner.experiments.overhead.figures import PREFIX, read_overhead, report_from_file
@@ -126,7 +126,7 @@ def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
     else:
         found = read_runs(every)
         on_file, passed_over = _OnFile(folders=_by_folder(found.runs)), found.passed_over
-    complain(passed_over)
+    notify(passed_over)
     if not on_file.folders:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(

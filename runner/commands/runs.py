@@ -13,7 +13,7 @@ import typer
 
 from runner.commands.options import Text, directory_parser, flag, run_argument, runs_named
 from runner.core import parsing
-from runner.core.console import complain, open_console, open_screen
+from runner.core.console import notify, open_console, open_screen
 from runner.core.errors import RequestError
 from runner.results import find
 
@@ -57,7 +57,7 @@ def ls(
         try:
             record = read_record(run)
         except RequestError as error:
-            complain([str(error)])
+            notify([str(error)])
             continue
         facts.append(_facts(run, record))
         rate = facts[-1]["throughput"]
@@ -158,7 +158,7 @@ def rerun(
     words = [words[0], *([f"--out={out}"] if out else []), *_drop_out(words[1:])]
     if dry_run:
         words.insert(1, "--dry-run")
-    complain([f"again: {shlex.join((program, *words))}"])
+    notify([f"again: {shlex.join((program, *words))}"])
     sys.argv[1:] = words  # the new record stores argv as the command
     raise typer.Exit(context.find_root().command(words, standalone_mode=False) or 0)
 
@@ -206,7 +206,7 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
             )
         return directory, record
     every = find.read_runs(run for folder in folders_under(directory) for run in run_directories(folder))
-    complain(every.passed_over)
+    notify(every.passed_over)
     found = [(path, record) for path, record in every.runs if record.profiled]
     if not found:
         raise RequestError(f"{directory}: holds no pass under a profiler; name one, or run with PROFILE=kernels")

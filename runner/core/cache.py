@@ -28,7 +28,7 @@ def suite_digest() -> str:
 
 
 @contextmanager
-def alone(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+def file_lock(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold a file lock, so that two runs do not build the same thing; the kernel releases it even if this process is killed.
 
     `waiting` is called once if another process holds the lock.

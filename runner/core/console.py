@@ -30,11 +30,11 @@ class _Console(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-def complain(sentences: Iterable[str]) -> None:
+def notify(sentences: Iterable[str]) -> None:
     """Print notices on standard error, one a line."""
     console = open_console(stderr=True, soft_wrap=True)
     for sentence in sentences:
-        console.print(spoken(sentence))
+        console.print(in_user_terms(sentence))
 
 
 def open_console(
@@ -61,7 +61,7 @@ def no_console() -> Console:
 _HANGUP_ERRNOS: Final = frozenset({errno.EPIPE, errno.EIO})
 
 
-def outlast() -> None:
+def discard_after_hangup() -> None:
     """Discard the output of this process and its children once its reader is gone; write `?` for characters that can't be encoded."""
     for name in ("stdout", "stderr"):
         if stream := getattr(sys, name):  # None if this process was started with the stream closed
@@ -114,7 +114,7 @@ _TARGETS: Final = ("doctor", "clean", "studies")
 _ADVICE: Final = re.compile(r"`dlscale ([^`]+)`|--([a-z][a-z-]*)(?:[= ]([A-Z]+\b|[^\s;,]*[:/.][^\s;,]+))?")
 
 
-def spoken(sentence: str) -> str:
+def in_user_terms(sentence: str) -> str:
     """Put a sentence in the user's terms: under `make`, `--oversubscribe` becomes `OVERSUBSCRIBE=1`."""
     return _ADVICE.sub(_for_make, sentence) if os.environ.get(UNDER_MAKE) else sentence
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.core import parsing
 from runner.core.errors import RequestError, shorten
-from runner.core.request import BARE_ENGINES, BY_COMMAND, COMMAND_OPTIONS, NARROWED, SLURM, Request
+from runner.core.request import BARE_ENGINES, COMMAND_OPTIONS, LOGIN_ENGINES, NARROWED, SLURM, Request
 
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # The options of an external program; all others describe the suite's own training programs.
@@ -71,7 +71,7 @@ def _of_clusters(request: Request) -> Iterator[str]:
     """Slurm's nodes combined with others, and engines that don't run there."""
     several = request.hosts is not None or (request.nodes or 1) > 1
     slurm = SLURM in (request.hosts, request.cluster)
-    if several and not slurm and request.engine not in (None, "docker", *(BY_COMMAND if request.hosts else ())):
+    if several and not slurm and request.engine not in (None, "docker", *(LOGIN_ENGINES if request.hosts else ())):
         yield (
             f"ENGINE={request.engine} emulates no nodes and runs on no other machines; leave it out, or ask for ENGINE=apptainer, podman or "
             "venv on HOSTS"

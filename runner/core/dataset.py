@@ -35,7 +35,7 @@ LOST_AND_FOUND: Final = "lost+found"
 class Packed:
     """A packed form of a data set, which one framework's programs read, and the program of `workloads/` that packs a folder.
 
-    `beside` are the suffixes of its companion files. `sized`: all its images have one size, so that each size needs its own.
+    `companions` are the suffixes of its companion files. `sized`: all its images have one size, so that each size needs its own.
     `needed`: the framework reads no other form.
     """
 
@@ -43,13 +43,13 @@ class Packed:
     framework: str
     label: str
     program: str
-    beside: tuple[str, ...] = (".json",)
+    companions: tuple[str, ...] = (".json",)
     sized: bool = False
     needed: bool = True
 
 
 _FORMS: Final = (
-    Packed(".rec", "mxnet", "MXNet's RecordIO", "imagenet_cnn/pack_recordio.py", beside=(".json", ".idx")),
+    Packed(".rec", "mxnet", "MXNet's RecordIO", "imagenet_cnn/pack_recordio.py", companions=(".json", ".idx")),
     Packed(".lmdb", "caffe", "Caffe's LMDB", "imagenet_cnn/pack_lmdb.py", sized=True),
     Packed(".tfrecord", "tensorflow", "TensorFlow's TFRecord", "imagenet_cnn/pack_tfrecord.py", needed=False),
 )
@@ -66,21 +66,21 @@ class PackIndex(Frozen):
     size: int | None = None
 
 
-def inspect(path: Path, kind: DataKind = "images", *, by_others: bool = False) -> Dataset:
+def inspect(path: Path, kind: DataKind = "images", *, readable_by_others: bool = False) -> Dataset:
     """Inspect DATA as the kind of data that the workload reads. Raises RequestError if the job can't read it, or if it has no samples.
 
-    `by_others`: all of it must be readable by other users, since root's jobs in containers run as another user.
+    `readable_by_others`: all of it must be readable by other users, since root's jobs in containers run as another user.
     """
     if not path.exists():
         raise RequestError(f"DATA={path} does not exist; `dlscale data sample DIR` writes a small data set to try with")
     path = path.resolve()
-    if by_others:
-        refuse_closed(place(path))
-    files = _Files(place(path), by_others=by_others)
+    if readable_by_others:
+        refuse_private(mount_source(path))
+    files = _Files(mount_source(path), readable_by_others=readable_by_others)
     if kind == "audio":
         return _inspect_audio(path, files)
     if kind == "tokens":
-        return _inspect_tokens(path, by_others=by_others)
+        return _inspect_tokens(path, readable_by_others=readable_by_others)
     if path.suffix in PACKED:
         return _inspect_packed(path, PACKED[path.suffix], files)
     if path.is_dir():
@@ -90,20 +90,20 @@ def inspect(path: Path, kind: DataKind = "images", *, by_others: bool = False) -
     )
 
 
-def refuse_closed(path: Path) -> None:
+def refuse_private(path: Path) -> None:
     """Refuse a folder or file that other users may not read: in a container the job runs as another user."""
-    if _is_closed(path):
+    if _is_private(path):
         raise RequestError(_refusal(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
 
 
-def refuse_closed_folders(folders: Sequence[Path], *, user: str) -> None:
+def refuse_private_folders(folders: Sequence[Path], *, user: str) -> None:
     """Refuse to mount folders that jobs may not read if `user` is the images' own. The RequestError gives the command that makes one readable."""
     for folder in folders:
         if user == IMAGE_USER and folder.is_dir():
-            refuse_closed(folder)
+            refuse_private(folder)
 
 
-def _is_closed(path: Path) -> bool:
+def _is_private(path: Path) -> bool:
     mode = path.stat().st_mode
     needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
     return mode & needed != needed
@@ -114,12 +114,12 @@ def _refusal(path: Path, step: str) -> str:
 
 
 class _Files:
-    """The files of a data set below `root`, with `by_others` all readable by other users. `digest` is over the names and sizes of added files."""
+    """The files of a data set below `root`, with `readable_by_others` all readable by other users. `digest` is over the names and sizes of added files."""
 
-    def __init__(self, root: Path, *, by_others: bool) -> None:
+    def __init__(self, root: Path, *, readable_by_others: bool) -> None:
         self.digest = hashlib.sha256()
         self._root = root
-        self._by_others = by_others
+        self._readable_by_others = readable_by_others
         self._open = {root}
 
     def add(self, file: Path) -> None:
@@ -132,16 +132,16 @@ class _Files:
 
     def check(self, file: Path) -> None:
         """If others must be able to read it, refuse a file that they may not read, or in a folder that they may not enter."""
-        if not self._by_others:
+        if not self._readable_by_others:
             return
         folders = () if file.parent in self._open else reversed(file.relative_to(self._root).parents)
         for step in (*(self._root / folder for folder in folders), file):
-            if step not in self._open and _is_closed(step):
+            if step not in self._open and _is_private(step):
                 raise RequestError(_refusal(step, f"chmod -R o+rX {shlex.quote(str(self._root))}"))
         self._open |= set(file.parents)
 
 
-def place(path: Path) -> Path:
+def mount_source(path: Path) -> Path:
     """Return the path that a job needs to read a data set: the data set itself, or the folder of a packed one and its index."""
     return path.parent if path.suffix in PACKED else path
 
@@ -178,15 +178,15 @@ def _inspect_audio(path: Path, files: _Files) -> Dataset:
     return Dataset(path=str(path), images=utterances, classes=0, digest=files.digest.hexdigest())
 
 
-def _inspect_tokens(path: Path, *, by_others: bool) -> Dataset:
+def _inspect_tokens(path: Path, *, readable_by_others: bool) -> Dataset:
     """Inspect a file of 16-bit token numbers; each counts as a sample."""
     size = path.stat().st_size if path.is_file() else 0
     if not size or size % TOKEN_BYTES:
         raise RequestError(
             f"DATA={path} is not a file of 16-bit token numbers; `dlscale data tokens FILE... --out=NAME.bin` writes one, or leave it out"
         )
-    if by_others:
-        refuse_closed(path)
+    if readable_by_others:
+        refuse_private(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for offset in range(0, size, max(TOKEN_BYTES, size // SAMPLED_TOKENS)):
@@ -198,7 +198,7 @@ def _inspect_tokens(path: Path, *, by_others: bool) -> Dataset:
 
 def _inspect_packed(path: Path, form: Packed, files: _Files) -> Dataset:
     again = f"pack it again with `dlscale data pack DIR --out {path.name}`"
-    for suffix in form.beside:
+    for suffix in form.companions:
         if not path.with_suffix(suffix).exists():
             raise RequestError(f"DATA={path} has no {path.stem}{suffix} beside it; {again}")
     main = path / "data.mdb" if path.is_dir() else path
@@ -209,7 +209,7 @@ def _inspect_packed(path: Path, form: Packed, files: _Files) -> Dataset:
         raise RequestError(f"DATA={path} or the {path.stem}.json beside it can't be read; {again}") from error
     if not index.images:
         raise RequestError(f"DATA={path} holds no image; {again}")
-    for file in (main, *(path.with_suffix(suffix) for suffix in form.beside)):
+    for file in (main, *(path.with_suffix(suffix) for suffix in form.companions)):
         files.check(file)
     facts = json.dumps([list(index.classes), index.images, size]).encode()
     return Dataset(

@@ -6,7 +6,7 @@
     ├── RunFailedError    3  a run started and failed
     └── SlowerError       4  runs are slower than allowed
 
-An unforeseen system error about a user's file becomes such a sentence as well (`about_a_file`). Any other exception that escapes is a
+An unforeseen system error about a user's file becomes such a sentence as well (`file_error_sentence`). Any other exception that escapes is a
 bug: it keeps its traceback and exits with 1.
 """
 
@@ -86,7 +86,7 @@ def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> 
     return f"unknown {variable} {name!r}{owner}; {f'{suggestion} Known' if suggestion else 'known'}: {known_ones}"
 
 
-def about_a_file(error: OSError | UnicodeError) -> str | None:
+def file_error_sentence(error: OSError | UnicodeError) -> str | None:
     """Return a sentence for an error that a user's path, or the file there, caused; None for any other error, which is a bug."""
     if isinstance(error, OSError):
         name = None if error.filename is None else readable(str(error.filename))

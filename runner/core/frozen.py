@@ -53,7 +53,7 @@ _Value = TypeVar("_Value")
 _Made = TypeVar("_Made")
 
 
-class Once(Generic[_Value, _Made]):
+class CachedByIdentity(Generic[_Value, _Made]):
     """Caches a function's result for each value, for the lifetime of that value.
 
     Values are compared by identity: records compare all their fields, which is slow.
@@ -142,7 +142,7 @@ def _sanitized(value: Any) -> Any:
     return {_sanitized(name): _sanitized(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
-def misfit(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
     """Describe the first error of a validation: where, and why."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
@@ -155,7 +155,7 @@ def reading(path: Path, what: str, *, step: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        raise RequestError(f"{path}: {what}, {misfit(error)}; {step}") from error
+        raise RequestError(f"{path}: {what}, {first_error(error)}; {step}") from error
     # ValueError: not JSON, or not UTF-8.
     except (OSError, ValueError, LookupError, RecursionError, AttributeError) as error:
         why = getattr(error, "strerror", None) or one_line(error)

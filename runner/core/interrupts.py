@@ -17,7 +17,7 @@ from typing import Final
 _NAMES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 # Exit code of a command that any of these signals interrupted before it had results.
 INTERRUPTED: Final = 128 + signal.SIGINT
-_came: list[int] = []
+_received: list[int] = []
 _stopped_a_run: list[int] = []
 
 
@@ -46,11 +46,11 @@ def ignore() -> None:
 
 
 @contextmanager
-def held(stopped: Stopped) -> Iterator[None]:
+def stop_on_signal(stopped: Stopped) -> Iterator[None]:
     """Within the block, signals mark a run as stopped and raise nothing. Call it in the main thread."""
 
     def mark(number: int, _: FrameType | None) -> None:
-        _came.append(number)
+        _received.append(number)
         _stopped_a_run.append(number)
         stopped.by = stopped.by or _NAMES[signal.Signals(number)]
 
@@ -62,15 +62,15 @@ def held(stopped: Stopped) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def ended(code: int | str | None) -> tuple[int | str | None, str | None]:
+def exit_code(code: int | str | None) -> tuple[int | str | None, str | None]:
     """Return the exit code for a command that would exit with `code`, and a sentence if nothing has reported the interruption yet.
 
     A shell expects 128 plus the signal's number. After Ctrl-C `code` is kept: it is 130, or that of a stopped run, whose record says why.
     """
-    if not _came:
+    if not _received:
         return code, None
-    sentence = f"stopped by {_NAMES[signal.Signals(_came[0])]}" if code == INTERRUPTED else None
-    return (code if _came[0] == signal.SIGINT else 128 + _came[0]), sentence
+    sentence = f"stopped by {_NAMES[signal.Signals(_received[0])]}" if code == INTERRUPTED else None
+    return (code if _received[0] == signal.SIGINT else 128 + _received[0]), sentence
 
 
 def _handled() -> list[signal.Signals]:
@@ -78,16 +78,16 @@ def _handled() -> list[signal.Signals]:
 
 
 def _raise_interrupt(number: int, _: FrameType | None) -> None:
-    _came.append(number)
+    _received.append(number)
     if not _stopped_a_run:  # a second signal must not cut short the command's exit after a stopped run
         raise KeyboardInterrupt
 
 
 def _send_again(lost: sys.UnraisableHookArgs) -> None:
     """Send the signal again if it interrupted a finalizer or a weak reference's callback: Python prints such errors and continues."""
-    if not (_came and lost.exc_type is KeyboardInterrupt):
+    if not (_received and lost.exc_type is KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return
-    soon = threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, _came[-1]))
+    soon = threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, _received[-1]))
     soon.daemon = True
     soon.start()

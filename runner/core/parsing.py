@@ -12,16 +12,16 @@ from typing import Final, get_args
 from pydantic import ValidationError
 
 from runner.core import yamlfile
-from runner.core.console import complain
+from runner.core.console import notify
 from runner.core.container_spec import Mount
 from runner.core.errors import RequestError, shorten, unknown
 from runner.core.log_pattern import LogPattern
 from runner.core.wire import Link, parse_delay, parse_rate
 
 # Programs store numbers as signed 32-bit integers and add the rank to some, e.g. to seeds.
-MOST_OF_ALL: Final = 10**9
+MAX_NUMBER: Final = 10**9
 # These have lower limits: memory bounds batches and images, the kernel bounds threads and processes, patience bounds runs.
-MOST: Final[Mapping[str, int]] = {
+LIMITS: Final[Mapping[str, int]] = {
     "BATCH": 10**6,
     "BATCHES": 10**6,
     "IMAGES": 10**7,
@@ -33,7 +33,7 @@ MOST: Final[Mapping[str, int]] = {
     "REPEAT": 1000,
     "TELEMETRY_HZ": 1000,
 }
-MOST_SLOTS: Final = 4096
+MAX_SLOTS: Final = 4096
 """At most so many devices or cores a host."""
 # Directories that the kernel, the engine and the suite provide in every container: nothing may be mounted over or in them.
 RESERVED: Final = ("/proc", "/sys", "/dev", "/tmp", "/dlscale")  # noqa: S108 - names inside the container
@@ -49,9 +49,9 @@ _ACCUMULATION: Final = re.compile(r"(?:gradient|grad|ga)[-_]?accum\w*(?:[-_]\w+)
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
-def bounded(name: str, digits: str, *, most: int | None = None) -> int:
-    """Read ASCII digits, at least one of them nonzero, as a number; `most` overrides the variable's limit."""
-    limit = most or MOST.get(name, MOST_OF_ALL)
+def bounded(name: str, digits: str, *, maximum: int | None = None) -> int:
+    """Read ASCII digits, at least one of them nonzero, as a number; `maximum` overrides the variable's limit."""
+    limit = maximum or LIMITS.get(name, MAX_NUMBER)
     significant = digits.lstrip("0")
     if len(significant) > len(str(limit)) or int(significant) > limit:
         raise RequestError(f"{name}={shorten(digits)} is too large; the maximum is {limit}")
@@ -80,7 +80,7 @@ def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def whole(variable: str, text: str | None) -> int | None:
+def non_negative(variable: str, text: str | None) -> int | None:
     """Parse a whole number of at least 0; returns None for None and the empty string."""
     return 0 if text and not text.strip("0") else count(variable, text, least=0)
 
@@ -106,7 +106,7 @@ def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[s
     if not plain or len(meant) != 1:
         raise RequestError(unknown(variable, shorten(text), names))
     (name,) = meant
-    complain([f"{variable}={text} is taken as {name}"])
+    notify([f"{variable}={text} is taken as {name}"])
     return name
 
 

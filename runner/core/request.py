@@ -23,7 +23,7 @@ BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
 """Engines without containers."""
 CONFINED: tuple[EngineName, ...] = ("docker", "podman", "apptainer")
 """Engines that give a job a read-only root, only the capabilities that it needs, and no way to gain others."""
-BY_COMMAND: tuple[EngineName, ...] = ("apptainer", "podman", "venv")
+LOGIN_ENGINES: tuple[EngineName, ...] = ("apptainer", "podman", "venv")
 """Engines that run on other machines through a login, without a daemon there."""
 SLURM: Final = "slurm"
 """The value of HOSTS or CLUSTER that selects Slurm."""
@@ -56,7 +56,7 @@ Technique = Literal[
 ]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "loopback", "ethernet", "infiniband", "roce"]
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
-AskedDialect = Literal[DialectName, "events", "auto"]
+RequestedDialect = Literal[DialectName, "events", "auto"]
 
 _STRATEGIES: Final = " or ".join(", ".join(get_args(StrategyName)).rsplit(", ", 1))
 # Kinds of profile that PROFILE_REGION narrows; the others always cover all regions.
@@ -217,7 +217,7 @@ class Request(Frozen):
     workdir: Annotated[str | None, Option("working directory of a command of yours in its image", "PATH")] = None
     baseline: Annotated[Path | None, Option("one-device run that a command of yours is compared with", "DIR")] = None
     dialect: Annotated[
-        AskedDialect | None,
+        RequestedDialect | None,
         Option(f"format of its log: {', '.join(get_args(DialectName))} or events (default: auto)"),
     ] = None
     pattern: Annotated[

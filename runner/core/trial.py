@@ -18,7 +18,6 @@ from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
 from runner.core.log_pattern import LogPattern
 from runner.core.request import (
-    AskedDialect,
     Compression,
     Controller,
     Decode,
@@ -30,6 +29,7 @@ from runner.core.request import (
     Mode,
     Operations,
     Precision,
+    RequestedDialect,
     Scaling,
     StrategyName,
     Technique,
@@ -291,7 +291,7 @@ class ExternalTrial(Frozen):
     label: str | None = None
     env: dict[str, str] = Field(default={})
     workdir: str | None = None
-    dialect: AskedDialect
+    dialect: RequestedDialect
     pattern: LogPattern | None = None
     device: Device
     world_size: int

@@ -16,7 +16,7 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError, nearest, unknown
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
-from runner.core.parsing import MOST_OF_ALL
+from runner.core.parsing import MAX_NUMBER
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Device, DialectName, Mode, Precision, StrategyName, Technique
 from runner.core.strategies import STRATEGIES
@@ -196,7 +196,7 @@ class Workload(Frozen):
             value = type(usual)(word)
         except ValueError:
             value = 0
-        if not 0 < value <= model.limits.get(name, MOST_OF_ALL):
+        if not 0 < value <= model.limits.get(name, MAX_NUMBER):
             most = f", {model.limits[name]} at most" if name in model.limits else ""
             raise RequestError(f"SETTINGS={name}={word} is invalid for MODEL={model.name}; give a number above 0{most}")
         return value
@@ -248,21 +248,23 @@ class Workload(Frozen):
             )
         return known[name]
 
-    def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
+    def image_size(self, model: Model, *, device: Device, requested: int | None = None) -> int | None:
         """Return height and width in pixels: as requested, else the default, but at least the model's minimum; None if samples are not images."""
         if model.image_size is None:
-            if asked is not None:
-                raise RequestError(f"IMAGE_SIZE={asked} given, but MODEL={model.name} takes no images; leave it out")
+            if requested is not None:
+                raise RequestError(
+                    f"IMAGE_SIZE={requested} given, but MODEL={model.name} takes no images; leave it out"
+                )
             return None
         smallest = model.min_image_size or 1
-        if asked is None:
+        if requested is None:
             return max(self.defaults[device].image_size or model.image_size, smallest)
-        if asked < smallest:
+        if requested < smallest:
             raise RequestError(
-                f"IMAGE_SIZE={asked} is too small for MODEL={model.name}, whose layers need {model.min_image_size} pixels; "
+                f"IMAGE_SIZE={requested} is too small for MODEL={model.name}, whose layers need {model.min_image_size} pixels; "
                 f"ask for {model.min_image_size} or more"
             )
-        return asked
+        return requested
 
     def check_precision(self, precision: Precision, *, framework: str, device: Device, mode: Mode = "train") -> None:
         """Refuse a precision in which the framework's program does not train, or infer."""
@@ -328,7 +330,7 @@ def _models() -> Mapping[str, tuple[Workload, Model]]:
     return {model.name: (workload, model) for workload in load_workloads(SUITE_ROOT) for model in workload.models}
 
 
-def settings_to_tell(settings: Mapping[str, Setting], *, model: str, mode: Mode) -> dict[str, Setting]:
+def shown_settings(settings: Mapping[str, Setting], *, model: str, mode: Mode) -> dict[str, Setting]:
     """Select the settings of a trial that its reader must know: sequence lengths, and those that differ from the model's defaults."""
     if not settings or model not in _models():
         return dict(settings)

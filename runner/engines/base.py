@@ -246,7 +246,7 @@ class Inside:
         """Programs and data, read-only, then `extra_mounts`; packed data with the directory around it, which also holds its index."""
         found = [Mount(source=str(self.workloads), target=WORKLOADS)]
         if data:
-            found.append(Mount(source=str(dataset.place(data)), target=DATA))
+            found.append(Mount(source=str(dataset.mount_source(data)), target=DATA))
         return (*found, *self.extra_mounts)
 
     def place(self, directory: Path) -> str:
@@ -261,4 +261,4 @@ class Inside:
 
 def _data_target(data: Path) -> str:
     """Path of a data set inside: a folder at the fixed path, packed data under its own name below it."""
-    return DATA if dataset.place(data) == data else f"{DATA}/{data.name}"
+    return DATA if dataset.mount_source(data) == data else f"{DATA}/{data.name}"

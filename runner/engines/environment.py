@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from packaging.specifiers import SpecifierSet
 
-from runner.core.cache import alone
+from runner.core.cache import file_lock
 from runner.core.errors import RequestError
 from runner.engines import process
 from runner.engines.process import CommandError
@@ -55,7 +55,7 @@ def ensure_environment(
     python = home / "bin" / "python"
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with alone(
+        with file_lock(
             home.with_suffix(".busy"), waiting=lambda: report("waiting for another run to create the same environment")
         ):
             if not (home / _COMPLETE).exists() or not python.exists():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runner.core.cache import alone, free_mib
+from runner.core.cache import file_lock, free_mib
 from runner.core.errors import RequestError
 from runner.core.frozen import FileName, Frozen, reading
 from runner.core.provenance import SUITE_ROOT
@@ -94,7 +94,7 @@ def ensure(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[s
     if (found := find_built(image, client)) and found.current:  # without waiting for another image's build
         return found
     cache.mkdir(parents=True, exist_ok=True)
-    with alone(cache / "build.busy", waiting=lambda: report("waiting for another run that builds an image")):
+    with file_lock(cache / "build.busy", waiting=lambda: report("waiting for another run that builds an image")):
         old = find_built(image, client)
         if old and old.current:
             return old

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from runner.core.cache import alone, cache_dir
+from runner.core.cache import cache_dir, file_lock
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen, reading
 from runner.engines import docker, owner
@@ -82,7 +82,7 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
     where.mkdir(parents=True, exist_ok=True)
     path = where / _name(entry.reference, entry.id)
     draft = path.with_suffix(".draft")
-    with alone(where / "sif.busy", waiting=lambda: report("waiting for another run that makes a SIF")):
+    with file_lock(where / "sif.busy", waiting=lambda: report("waiting for another run that makes a SIF")):
         if (found := _read(where)) and found[1].id == entry.id:
             return found
         report(f"making {path} of {entry.reference}, a minute or more")

@@ -113,7 +113,7 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
         if request.data and not request.data.is_dir():
             raise RequestError(f"DATA={request.data} is not a folder; give the folder to show the command at {DATA}")
         folders += [request.data] if request.data else []
-    dataset.refuse_closed_folders(folders, user=job_user())
+    dataset.refuse_private_folders(folders, user=job_user())
     cluster = assemble(request, contact=contact and not request.command, say=say)
     with ExitStack() as undo:
         undo.callback(cluster.close)
@@ -146,8 +146,10 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
             raise RequestError(
                 f"DATA={request.data} asked, but {workload.name} generates its own samples; leave it out"
             )
-        by_others = read_by_others(in_containers=machines.engine.in_containers, on_hosts=machines.cluster.remote)
-        data = dataset.inspect(request.data, workload.data, by_others=by_others)
+        readable_by_others = read_by_others(
+            in_containers=machines.engine.in_containers, on_hosts=machines.cluster.remote
+        )
+        data = dataset.inspect(request.data, workload.data, readable_by_others=readable_by_others)
     resources = Resources(
         **vars(machines),
         image=image,

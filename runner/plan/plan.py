@@ -86,7 +86,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         resources=resources,
         program=program,
         model=model,
-        image_size=workload.image_size(model, device=device, asked=request.image_size),
+        image_size=workload.image_size(model, device=device, requested=request.image_size),
         strategy=strategy,
         settings=settings,
         batches=batches,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from runner.analysis.comparisons.identity import Difference
 from runner.analysis.comparisons.regression import Compared, LeftOut, Pair, Unpaired, Verdict
-from runner.core.console import spoken
+from runner.core.console import in_user_terms
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, counted, figure
 from runner.report.table import Table, section
@@ -187,7 +187,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
             console.print(Padding(Text(note, style="yellow"), (0, 0, 0, 4), expand=False))
     console.print(f"\n{LEGEND}", style="dim", markup=False)
     for note in (*_screen_notes(compared), *passed_over):
-        console.print(f"- {spoken(note)}", style="yellow", markup=False)
+        console.print(f"- {in_user_terms(note)}", style="yellow", markup=False)
 
 
 def _aligned(cells: Iterable[str], widths: Sequence[int]) -> str:

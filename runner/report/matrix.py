@@ -20,7 +20,7 @@ from rich.text import Text
 
 from runner.analysis.summarize import DEGRADED_BASELINE, Answers, Row, Status, Summary
 from runner.core import units
-from runner.core.console import spoken
+from runner.core.console import in_user_terms
 from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, Percentiles, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
 from runner.report import collectives, telemetry
@@ -382,7 +382,7 @@ def print_short(console: Console, summary: Summary) -> None:
         console.print(Padding(one.terminal(), (0, 0, 1, 0)))
     marks = interval_marks(summary)
     print_wrapped(console, f"{marks}: {units.INTERVAL}" if marks else None, style="dim")
-    print_wrapped(console, spoken(verdict(summary)), style="bold")
+    print_wrapped(console, in_user_terms(verdict(summary)), style="bold")
 
 
 def print_wrapped(console: Console, text: str | None, *, style: str = "") -> None:

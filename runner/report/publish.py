@@ -19,7 +19,7 @@ from runner.analysis.comparisons.settings import CaseFigures, case_figures
 from runner.analysis.comparisons.transports import Comparison, Curve, compare, curves
 from runner.analysis.summarize import Summary, summarize
 from runner.core import units
-from runner.core.console import no_console, spoken
+from runner.core.console import in_user_terms, no_console
 from runner.core.record import RunRecord
 from runner.core.trial import title
 from runner.report import collectives, matrix, picture, profile, transports
@@ -81,7 +81,7 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
     if not passes:
         place = shlex.quote(str(_relative(out)))
         command = f"make report DIR={place}" if "MAKELEVEL" in os.environ else f"dlscale report {place}"
-        more = "" if verbose else f", or the same with {spoken('--verbose')}"
+        more = "" if verbose else f", or the same with {in_user_terms('--verbose')}"
         lines.append(f"next: {command}{more}")
     # Do not wrap these lines on a narrow terminal: paths and commands are copied from them.
     console.print("\n".join(lines), style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from runner.cluster.cleanup import removed_if_killed
-from runner.core.console import complain, open_console
+from runner.core.console import notify, open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
 from runner.core.request import SLURM, Request
@@ -52,7 +52,7 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
     if as_json:
         summaries = [summary.model_dump(mode="json") for _, summary in Measured.of(runs).curves]
         sys.stdout.write(json.dumps(summaries, indent=1) + "\n")
-    complain(_smoke_test(request, runs[0][1].trial))
+    notify(_smoke_test(request, runs[0][1].trial))
     return exit_code([record for _, record in runs])
 
 
@@ -127,7 +127,7 @@ def dry_run(request: Request) -> int:
         sys.stdout.write(f"{shlex.join(slurm.salloc(request, sys.argv))}\n")
         return 0
     request, resources = _discover(request, contact=False)
-    resources, trials = trials_of(request, resources, say=lambda text: complain([text]))
+    resources, trials = trials_of(request, resources, say=lambda text: notify([text]))
     prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from runner.core.cache import alone, cache_dir
+from runner.core.cache import cache_dir, file_lock
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.dataset import PACKED_FOR
 from runner.core.errors import RequestError, RunFailedError
@@ -81,7 +81,7 @@ def pack(
         return target
     target.parent.parent.mkdir(parents=True, exist_ok=True)
     lock = target.parent.with_name(f"{target.parent.name}.lock")
-    with alone(lock, waiting=lambda: say("waiting for another run that packs the same data")):
+    with file_lock(lock, waiting=lambda: say("waiting for another run that packs the same data")):
         if target.exists():  # packed by another run meanwhile
             return target
         draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")

@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from runner.cluster.hosts.supply import programs
 from runner.cluster.hosts.survey import parse_time
 from runner.cluster.machine import provenance
-from runner.core.console import complain, open_console
+from runner.core.console import notify, open_console
 from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.events import Env, Event
@@ -64,7 +64,7 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
     """Write a folder that runs a request on Kubernetes, and print its path; starts nothing. Raises RequestError if pods cannot run that."""
     kubernetes.refuse(request)
     resources = kubernetes.as_pods(discover_own(request, contact=False))
-    resources, trials = choose(request, resources, say=lambda text: complain([text]))
+    resources, trials = choose(request, resources, say=lambda text: notify([text]))
     name = stamp()
     out = request.out or SUITE_ROOT / "results" / "kubernetes" / name
     found = kubernetes.Programs(
@@ -240,7 +240,7 @@ def collect(directory: Path) -> int:
     refused: list[str] = []
     for run, plan in plans:
         if (run / RECORD).is_file():
-            complain([f"{run} already has a record; `dlscale regrade {run}` recomputes it"])
+            notify([f"{run} already has a record; `dlscale regrade {run}` recomputes it"])
             kept.append((run, read_record(run)))
         elif not (run / "pods.json").is_file():
             refused.append(f"{run} has no pods.json, so it has not run; {run.parent / 'run.sh'} runs it")
@@ -249,7 +249,7 @@ def collect(directory: Path) -> int:
                 made.append((run, _record(run, plan, [*kept, *made])))
             except RequestError as error:
                 refused.append(str(error))
-    complain(refused)
+    notify(refused)
     if made:
         from runner.report.publish import publish  # noqa: PLC0415 - matplotlib takes a second to load
 

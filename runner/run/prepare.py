@@ -269,7 +269,7 @@ def _supply_image(
             return used, str(find_squashfs(image))
         case "apptainer":
             path, sif = ensure_sif(image, report=shown.stage)
-            dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())
+            dataset.refuse_private_folders([WORKLOADS, path.parent], user=job_user())
             return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
         case _:
             reason = resources.engine.reason

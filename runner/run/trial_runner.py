@@ -16,7 +16,7 @@ from runner.cluster.cluster import Cluster
 from runner.cluster.machine import provenance
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.events import Env, Event, FirstStep, Pace, Phase, ProfileStart, RunStart, RunStop, WarmupEnd, Window
-from runner.core.interrupts import Stopped, held
+from runner.core.interrupts import Stopped, stop_on_signal
 from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, paced, title
@@ -86,7 +86,7 @@ class TrialRunner:
                 runs += [] if baseline in runs else [baseline]
                 continue
             self.shown.begin(position, len(trials))
-            with held(self.stopped):
+            with stop_on_signal(self.stopped):
                 done = self._run_group(group, [*earlier, *runs])
             runs += done
             failed |= {cell(record.trial) for _, record in done if record.outcome.status != "ok"}

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from runner.core.cache import alone
+from runner.core.cache import file_lock
 from runner.core.container_spec import IMAGE_USER
 from runner.core.errors import RequestError
 from runner.images.base import debian_sources
@@ -44,7 +44,7 @@ def program(*shared: Path) -> Path:
             raise RequestError(f"Apptainer needs {package} to run in its own root; type apt-get install {package}")
     KEPT.mkdir(mode=0o755, exist_ok=True)
     root, folder = KEPT / "root", KEPT / "bin"
-    with alone(KEPT / "busy", waiting=lambda: None):
+    with file_lock(KEPT / "busy", waiting=lambda: None):
         if not root.exists():
             _make(root)
         for path in shared:

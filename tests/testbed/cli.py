@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from runner.core import parsing
-from runner.core.cache import alone
+from runner.core.cache import file_lock
 from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.wire import Link, parse_delay, parse_rate
@@ -41,8 +41,8 @@ def rig(
     from testbed.tools import refuse_unfit
 
     link = read_link(rate, delay)
-    wanted = parsing.whole("NODES", nodes)
-    which = parsing.whole("NUMBER", number) or 0
+    wanted = parsing.non_negative("NODES", nodes)
+    which = parsing.non_negative("NUMBER", number) or 0
     if wanted is None:
         raise RequestError("NODES is empty; type for example NODES=2, or NODES=0 to take the rig down")
     if which not in USERS:
@@ -50,7 +50,7 @@ def rig(
     refuse_unfit()
     with (
         progress(open_console(stderr=True)) as shown,
-        alone(lock_path(which), waiting=lambda: shown.stage(f"waiting for another process that uses rig {which}")),
+        file_lock(lock_path(which), waiting=lambda: shown.stage(f"waiting for another process that uses rig {which}")),
     ):
         if wanted:
             made = Rig.up(nodes=wanted, number=which, link=link, parent=directory, report=shown.stage)

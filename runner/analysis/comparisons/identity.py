@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from runner.analysis.summarize import Row, between, device_name, machine, summarize, version_of
-from runner.core.frozen import Frozen, Once
+from runner.core.frozen import CachedByIdentity, Frozen
 from runner.core.record import RunRecord
 from runner.core.trial import ExternalTrial, Trial, devices_in_words
-from runner.core.workload import settings_to_tell
+from runner.core.workload import shown_settings
 
 # Trial fields that may differ between runs of one trial: those under comparison, and those that should not affect a rate.
 FREE: Final = (
@@ -46,7 +46,7 @@ class Difference(Frozen):
     b: tuple[str, ...]
 
 
-@Once
+@CachedByIdentity
 def identity(record: RunRecord) -> Identity:
     """Everything that two runs must share to be runs of one trial: what trained, how, on which devices and data, over which wires.
 
@@ -99,7 +99,7 @@ def _non_defaults(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[st
         if name in but:
             continue
         if name == "settings":
-            settings = settings_to_tell(value, model=facts["model"], mode=facts["mode"])
+            settings = shown_settings(value, model=facts["model"], mode=facts["mode"])
             yield from (f"{flag} {chosen}" for flag, chosen in settings.items())
         elif name == "batches in flight":
             yield f"{value} {name}"

@@ -20,7 +20,7 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError, nearest
 from runner.core.frozen import Frozen
 from runner.core.node import Gpu, Hca, Nic, Node
-from runner.core.parsing import MOST_OF_ALL, MOST_SLOTS, bounded
+from runner.core.parsing import MAX_NUMBER, MAX_SLOTS, bounded
 from runner.core.request import SLURM
 from runner.core.wire import Link, parse_delay, parse_rate
 
@@ -35,7 +35,7 @@ _LAST_PORT: Final = 65535
 _HCA: Final = re.compile(r"[A-Za-z0-9_.-]+(:[1-9]\d*)?", re.ASCII)
 _INTERFACE: Final = re.compile(r"[^/\s]{1,15}")  # IFNAMSIZ of the kernel, less its terminating zero
 
-Parts = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+Parts = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class Interface(Frozen):
 class GpuClaim(Frozen):
     """The file's claims about a host's GPUs, all of one model; None for what it does not state."""
 
-    count: Annotated[int, Field(ge=0, le=MOST_SLOTS)]
+    count: Annotated[int, Field(ge=0, le=MAX_SLOTS)]
     model: str | None = None
     compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = None
     memory_mib: Annotated[int, Field(ge=1)] | None = None
@@ -140,7 +140,7 @@ class Claims(Frozen):
     slots: Parts | None = None  # devices that a job may use there; all when None
     # Its logical CPUs, for planning without contact; so are `memory_mib`, `gpus` and `driver`.
     cpus: Parts | None = None
-    memory_mib: Annotated[int, Field(ge=1, le=MOST_OF_ALL)] | None = None
+    memory_mib: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = None
     gpus: Annotated[GpuClaim, _shorthand("count", int)] | None = None
     driver: str | None = None
     interfaces: Mapping[Role, Annotated[Interface, _shorthand("name", str)]] = {}
@@ -402,7 +402,7 @@ def _host(match: re.Match[str], text: str | None, place: str, listed: list[Host]
     if text is not None:
         if not text.isascii() or not text.isdigit() or not text.strip("0"):
             raise RequestError(f"{place}: slots of {name} are {text!r}, not a whole number of at least 1; correct it")
-        slots = bounded(f"{place}: slots of {name}", text, most=MOST_SLOTS)
+        slots = bounded(f"{place}: slots of {name}", text, maximum=MAX_SLOTS)
     if any(other.name == name for other in listed):
         raise RequestError(f"{place}: {name} is listed twice; name it once, with all its slots")
     if not _NAME.fullmatch(name):

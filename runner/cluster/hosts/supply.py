@@ -105,7 +105,7 @@ def python_modules(folder: str, *names: str) -> dict[str, File]:
 
 def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, str]) -> None:
     """Check that a node has the data set at the same path as this machine; raises RequestError if not."""
-    place = str(dataset.place(data))
+    place = str(dataset.mount_source(data))
     with engine_errors(node):
         if not can_mount(node.client, place, image=image, labels=labels):
             raise RequestError(

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from runner.core.events import Event
-from runner.core.frozen import finite_or_none, is_plain, load_fields, misfit
+from runner.core.frozen import finite_or_none, first_error, is_plain, load_fields
 
 PREFIX = "::dlscale:: "
 ROWS_PREFIX: Final = "::dlscale-rows:: "
@@ -141,7 +141,7 @@ def parse_line(text: str, *, received: float, container: str) -> Event | Rows | 
             return Rows.model_validate({**fields, "container": container})
         return _EVENT.validate_python({**fields, "received": received, "container": container})
     except ValidationError as error:
-        raise EventError(f"{container} wrote an event that breaks the contract {misfit(error)}") from error
+        raise EventError(f"{container} wrote an event that breaks the contract {first_error(error)}") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise EventError(f"{container} wrote an event that breaks the contract ({error}): {text[:200]!r}") from error
 

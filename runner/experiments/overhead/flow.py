@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from runner.core.console import complain, open_console
+from runner.core.console import notify, open_console
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import EngineName, Request
@@ -144,7 +144,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
 
     Raises RequestError before anything starts, RunFailedError if a run of any side failed.
     """
-    resources, _ = choose(request, discover_own(request), say=lambda text: complain([text]))
+    resources, _ = choose(request, discover_own(request), say=lambda text: notify([text]))
     request = with_iterations(request, resources)
     with closing(resources.cluster):
         check_request(request, resources, beside_host=beside_host)

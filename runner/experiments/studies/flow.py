@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.cluster.cluster import Cluster, assemble
-from runner.core.cache import alone, cache_dir
+from runner.core.cache import cache_dir, file_lock
 from runner.core.console import no_console, open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError
@@ -65,7 +65,7 @@ def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
     """Make the sample photographs unless they exist; the folder gets its name only when it is complete."""
     path = sample_path(scale)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
+    with file_lock(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
         if not path.exists():
             draft = path.with_suffix(".draft")
             shutil.rmtree(draft, ignore_errors=True)
@@ -93,7 +93,10 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
         machine = survey(request, gpus=study.same.gpus, say=shown.stage)
     if request.data and not request.command:
         containers = machine.engine not in BARE_ENGINES
-        inspect(request.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
+        inspect(
+            request.data,
+            readable_by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None),
+        )
         request = request.model_copy(update={"data": request.data.resolve()})
     sample = sample_path(options.scale)
     found = cells(

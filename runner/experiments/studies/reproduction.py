@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from runner.analysis.summarize import machine as machine_of
 from runner.core.errors import RequestError, one_line
-from runner.core.frozen import load_fields, misfit
+from runner.core.frozen import first_error, load_fields
 from runner.experiments.studies import tables
 from runner.experiments.studies.differences import from_records, hardware, software, usable_records
 from runner.experiments.studies.evidence import (
@@ -309,7 +309,7 @@ def read_reproduction(path: Path) -> Reproduction:
         except ValidationError:  # predicates of an earlier version of the suite
             return Reproduction.model_validate(_with_current_findings(fields))
     except ValidationError as error:
-        raise RequestError(f"{path}: is no reproduction of a study, {misfit(error)}") from error
+        raise RequestError(f"{path}: is no reproduction of a study, {first_error(error)}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise RequestError(f"{path}: is no reproduction of a study ({one_line(error)})") from error
 

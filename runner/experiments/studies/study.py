@@ -422,7 +422,7 @@ def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> It
             try:
                 workload.check_precision(precision, framework=framework, device=device, mode=block.mode)
                 workload.check_profiles(block.profile, region=block.profile_region, framework=framework)
-                workload.image_size(model, device=device, asked=block.image_size)
+                workload.image_size(model, device=device, requested=block.image_size)
             except RequestError as error:
                 yield f"id: {block.id}", f"block {block.id}: {error}"
 

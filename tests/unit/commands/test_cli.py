@@ -286,9 +286,9 @@ def test_make_exports_no_expanded_variables_to_its_programs(tmp_path, words):
 @pytest.fixture
 def main(monkeypatch):
     """The command line in this process, without its effects on the whole process."""
-    for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
+    for module, own in ((cli.console, "discard_after_hangup"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
-    monkeypatch.setattr(cli.interrupts, "_came", [])
+    monkeypatch.setattr(cli.interrupts, "_received", [])
     monkeypatch.setattr(sys, "argv", ["dlscale"])
     return cli.main
 
@@ -327,7 +327,7 @@ def test_unusable_output_or_arguments_are_refused_without_a_traceback(words, std
 @settings(max_examples=300)
 @given(st.text(max_size=12))
 def test_number_parsers_accept_text_or_reject_it_in_one_sentence(text):
-    for parse in (parsing.count, parsing.counts, parsing.whole):
+    for parse in (parsing.count, parsing.counts, parsing.non_negative):
         try:
             value = parse("BATCH", text)
         except RequestError as error:

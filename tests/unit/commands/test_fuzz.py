@@ -123,7 +123,7 @@ def place(tmp_path, monkeypatch):
     for engine in (LocalEngine, DockerEngine):
         monkeypatch.setattr(engine, "start", started)
     monkeypatch.setattr(endpoint, "open_tunnel", unreachable)
-    for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
+    for module, own in ((cli.console, "discard_after_hangup"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     return tmp_path
 
@@ -241,7 +241,7 @@ def test_any_input_is_answered_without_a_traceback_or_side_effects(seed, place, 
     )
     before = outside(place)
     monkeypatch.setattr(sys, "argv", ["dlscale", *argv])
-    monkeypatch.setattr(cli.interrupts, "_came", [])
+    monkeypatch.setattr(cli.interrupts, "_received", [])
     case = f"seed {seed}: {argv}"
     try:
         cli.main()

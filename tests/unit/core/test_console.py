@@ -15,7 +15,7 @@ from rich.table import Table
 
 from runner.commands.documents import make_variables
 from runner.core import console, errors
-from runner.core.console import complain
+from runner.core.console import notify
 from runner.core.request import Request
 from runner.run.bench import _smoke_test
 
@@ -57,7 +57,7 @@ def test_characters_that_the_output_can_not_encode_are_replaced():
     ],
 )
 def test_a_system_error_about_a_path_is_one_sentence(error, sentence):
-    found = errors.about_a_file(error)
+    found = errors.file_error_sentence(error)
     assert found is None if sentence is None else sentence in found
 
 
@@ -78,14 +78,14 @@ def test_a_system_error_about_a_path_is_one_sentence(error, sentence):
     ],
 )
 def test_under_make_advice_names_variables(monkeypatch, sentence, under_make):
-    assert console.spoken(sentence) == sentence
+    assert console.in_user_terms(sentence) == sentence
     monkeypatch.setenv(console.UNDER_MAKE, "1")
-    assert console.spoken(sentence) == under_make
+    assert console.in_user_terms(sentence) == under_make
 
 
 def test_notices_are_translated_for_make_too(monkeypatch, capsys):
     monkeypatch.setenv(console.UNDER_MAKE, "1")
-    complain(["add --oversubscribe"])
+    notify(["add --oversubscribe"])
     assert capsys.readouterr().err == "add OVERSUBSCRIBE=1\n"
 
 

@@ -61,7 +61,7 @@ def test_a_packed_set_is_what_its_index_says(tmp_path, suffix, beside):
         path.with_suffix(beside).touch()
     found = dataset.inspect(path)
     assert (found.images, found.classes) == (3, 2)
-    assert dataset.place(path) == tmp_path
+    assert dataset.mount_source(path) == tmp_path
     index(path, images=0)
     with pytest.raises(RequestError, match="holds no image"):
         dataset.inspect(path)
@@ -78,9 +78,9 @@ def test_paths_without_a_data_set_are_refused(tmp_path):
         "file.zip": "is neither a folder nor a .rec, .lmdb, .tfrecord",
         "flat": "holds no JPEG in class folders",
     }.items():
-        for by_others in (False, True):
+        for readable_by_others in (False, True):
             with pytest.raises(RequestError, match=why):
-                dataset.inspect(tmp_path / name, by_others=by_others)
+                dataset.inspect(tmp_path / name, readable_by_others=readable_by_others)
 
 
 def test_every_form_has_a_packer_and_a_framework_that_reads_it():
@@ -133,12 +133,12 @@ def test_a_class_or_image_that_the_job_can_not_read_is_refused(tmp_path, name, m
     (root / "cats" / "more").mkdir()
     (root / "cats" / "more" / "9.jpg").write_bytes(b"x")
     root.chmod(0o755)
-    assert dataset.inspect(root, by_others=True).images == 5
+    assert dataset.inspect(root, readable_by_others=True).images == 5
     bad = root / name
     bad.chmod(mode)
     assert dataset.inspect(root).images == 5
     with pytest.raises(RequestError) as caught:
-        dataset.inspect(root, by_others=True)
+        dataset.inspect(root, readable_by_others=True)
     assert str(caught.value) == (
         f"{bad} can be read by its owner only, and jobs in containers never run as root; type `chmod -R o+rX '{root}'`"
     )
@@ -148,7 +148,7 @@ def test_folders_without_images_may_be_unreadable(tmp_path):
     root = folder(tmp_path / "set", cats=[1])
     (root / "lost+found").mkdir(mode=0o700)
     (root / "cats" / "notes.txt").touch(mode=0o600)
-    assert dataset.inspect(root, by_others=True).classes == 1
+    assert dataset.inspect(root, readable_by_others=True).classes == 1
 
 
 def test_packed_data_and_utterances_that_the_job_can_not_read_are_refused(tmp_path):
@@ -156,15 +156,15 @@ def test_packed_data_and_utterances_that_the_job_can_not_read_are_refused(tmp_pa
     packed = tmp_path / "set.tfrecord"
     packed.write_bytes(b"x")
     index(packed)
-    dataset.inspect(packed, by_others=True)
+    dataset.inspect(packed, readable_by_others=True)
     packed.with_suffix(".json").chmod(0o600)
     with pytest.raises(RequestError, match=r"set\.json can be read by its owner only"):
-        dataset.inspect(packed, by_others=True)
+        dataset.inspect(packed, readable_by_others=True)
     for name in ("a.wav", "a.txt"):
         (tmp_path / name).touch()
     (tmp_path / "a.txt").chmod(0o600)
     with pytest.raises(RequestError, match=r"a\.txt can be read by its owner only"):
-        dataset.inspect(tmp_path, "audio", by_others=True)
+        dataset.inspect(tmp_path, "audio", readable_by_others=True)
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o600, 0o000])
@@ -172,7 +172,7 @@ def test_advice_for_an_unreadable_data_folder_names_it(tmp_path, mode):
     root = folder(tmp_path / "set", cats=[1])
     root.chmod(mode)
     with pytest.raises(RequestError, match=f"type `chmod o\\+rx {root}`"):
-        dataset.inspect(root, by_others=True)
+        dataset.inspect(root, readable_by_others=True)
     root.chmod(0o755)
 
 

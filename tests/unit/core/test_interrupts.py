@@ -9,7 +9,7 @@ import textwrap
 import examples
 import pytest
 
-from runner.core.interrupts import Stopped, held
+from runner.core.interrupts import Stopped, stop_on_signal
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -19,7 +19,7 @@ def command(body, *, ignored=None):
     code = f"""
         import signal, sys, threading, time
         from runner.commands import cli; from runner.commands import regrade
-        from runner.core.interrupts import Stopped, held
+        from runner.core.interrupts import Stopped, stop_on_signal
         def body(_):
         {textwrap.indent(textwrap.dedent(body), " " * 12)}
         regrade.regrade_all = body
@@ -58,7 +58,7 @@ def test_a_run_ends_in_order_and_is_reported_despite_repeated_signals(number, co
     """A third Ctrl-C between record and table suppressed the table, and the exit code was 130."""
     process = command("""
         stopped = Stopped()
-        with held(stopped):
+        with stop_on_signal(stopped):
             print("at work", flush=True)
             while not stopped.by:
                 time.sleep(0.02)
@@ -80,7 +80,7 @@ def test_a_run_ends_in_order_and_is_reported_despite_repeated_signals(number, co
 def test_signals_that_nohup_ignores_stay_ignored():
     process = command(
         """
-        with held(Stopped()):
+        with stop_on_signal(Stopped()):
             print("at work", flush=True)
             sys.stdin.readline()
         return 0
@@ -94,7 +94,7 @@ def test_signals_that_nohup_ignores_stay_ignored():
 def test_the_first_signal_is_named_and_handlers_are_restored():
     before = [signal.getsignal(number) for number in SIGNALS]
     stopped = Stopped()
-    with held(stopped):
+    with stop_on_signal(stopped):
         assert stopped.by is None
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)

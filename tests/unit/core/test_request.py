@@ -7,7 +7,7 @@ from runner.core import request as ask
 from runner.core.container_spec import Mount
 from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
-from runner.core.parsing import MOST, MOST_OF_ALL, MOST_SLOTS
+from runner.core.parsing import LIMITS, MAX_NUMBER, MAX_SLOTS
 from runner.core.request import Request
 from runner.core.wire import Link
 
@@ -58,7 +58,7 @@ LONG = "9" * 5000
     ("parse", "variable", "text", "most"),
     [
         (parsing.count, "BATCH", "99999999999999999999999", 10**6),
-        (parsing.whole, "SEED", "18446744073709551616", 10**9),
+        (parsing.non_negative, "SEED", "18446744073709551616", 10**9),
         (parsing.count, "ITERATIONS", "0" * 5000 + "1000000001", 10**9),
         (parsing.counts, "GPUS", f"1,{LONG}", 10**9),
         (parsing.count, "IMAGE_SIZE", "65536", 65535),
@@ -74,11 +74,11 @@ def test_numbers_too_large_for_programs_are_refused(parse, variable, text, most)
 
 
 def test_the_maximum_of_each_variable_is_accepted():
-    for variable, most in MOST.items():
+    for variable, most in LIMITS.items():
         assert parsing.count(variable, str(most)) == most
-    assert parsing.whole("SEED", str(MOST_OF_ALL)) == MOST_OF_ALL
+    assert parsing.non_negative("SEED", str(MAX_NUMBER)) == MAX_NUMBER
     assert parsing.count("BATCH", "0" * 5000 + "7") == 7
-    assert MOST_OF_ALL + MOST_SLOTS < 2**31  # the largest seed plus the largest rank still fits the programs' int32
+    assert MAX_NUMBER + MAX_SLOTS < 2**31  # the largest seed plus the largest rank still fits the programs' int32
 
 
 @pytest.mark.parametrize(

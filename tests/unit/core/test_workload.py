@@ -12,7 +12,7 @@ import pytest
 
 from runner.core.errors import RequestError
 from runner.core.strategies import STRATEGIES
-from runner.core.workload import choose_workload, load_workloads, settings_to_tell
+from runner.core.workload import choose_workload, load_workloads, shown_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "workloads/imagenet_cnn"
@@ -81,7 +81,7 @@ def test_defaults_are_small_on_a_cpu_and_the_published_size_on_a_gpu(cnn):
     inception = cnn.find_model("inception-v3", framework="mxnet")
     assert cnn.image_size(inception, device="gpu") == 299
     assert cnn.image_size(inception, device="cpu") == 32
-    assert cnn.image_size(inception, device="cpu", asked=256) == 256
+    assert cnn.image_size(inception, device="cpu", requested=256) == 256
 
 
 def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
@@ -99,13 +99,13 @@ def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
 def test_an_unavailable_model_or_size_is_refused(cnn, changed):
     vgg = cnn.find_model("vgg16", framework="mxnet")
     with pytest.raises(RequestError, match="IMAGE_SIZE=31 is too small for MODEL=vgg16, whose layers need 32 pixels"):
-        cnn.image_size(vgg, device="cpu", asked=31)
+        cnn.image_size(vgg, device="cpu", requested=31)
     with pytest.raises(RequestError, match="unknown MODEL 'resnet51'; did you mean resnet50[?] Known: resnet50, "):
         cnn.find_model("resnet51", framework="mxnet")
     dense = cnn.models[0].model_copy(update={"image_size": None, "min_image_size": None})
     assert cnn.image_size(dense, device="cpu") is None
     with pytest.raises(RequestError, match="^IMAGE_SIZE=64 given, but MODEL=alexnet takes no images; leave it out$"):
-        cnn.image_size(dense, device="cpu", asked=64)
+        cnn.image_size(dense, device="cpu", requested=64)
     (workload,) = changed("mxnet: 61100840, pytorch: 61100840", "pytorch: 61100840")
     with pytest.raises(RequestError, match=r"MODEL=alexnet is not offered by FRAMEWORK=mxnet \(only by caffe, pytorch"):
         workload.find_model("alexnet", framework="mxnet")
@@ -276,10 +276,10 @@ def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(langu
 
 def test_sequence_lengths_and_unusual_settings_are_shown_to_the_reader():
     usual = {"sequence-length": 2048, "gradient-accumulation": 1, "checkpointing": "none", "weights": "fp32"}
-    assert settings_to_tell(usual, model="llama-1b", mode="train") == {"sequence-length": 2048}
+    assert shown_settings(usual, model="llama-1b", mode="train") == {"sequence-length": 2048}
     other = usual | {"checkpointing": "block", "weights": "bf16"}
     told = {"sequence-length": 2048, "checkpointing": "block", "weights": "bf16"}
-    assert settings_to_tell(other, model="llama-1b", mode="train") == told
+    assert shown_settings(other, model="llama-1b", mode="train") == told
     del told["weights"]
-    assert settings_to_tell(other, model="llama-8b", mode="train") == told
-    assert settings_to_tell({"depth": 3}, model="of another suite", mode="train") == {"depth": 3}
+    assert shown_settings(other, model="llama-8b", mode="train") == told
+    assert shown_settings({"depth": 3}, model="of another suite", mode="train") == {"depth": 3}

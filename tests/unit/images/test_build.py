@@ -16,7 +16,7 @@ from docker.errors import ImageNotFound
 
 from runner.commands.images import _to_build as images_to_build
 from runner.commands.images import select
-from runner.core.cache import alone
+from runner.core.cache import file_lock
 from runner.core.errors import RequestError
 from runner.engines import images
 from runner.images import build
@@ -268,5 +268,5 @@ def test_an_existing_image_does_not_wait_for_another_build(made, tmp_path):
     client = Engine()
     make(made, client, tmp_path)
     (tmp_path / "cache").mkdir(exist_ok=True)
-    with alone(tmp_path / "cache" / "build.busy", waiting=pytest.fail):
+    with file_lock(tmp_path / "cache" / "build.busy", waiting=pytest.fail):
         assert ensure(made, client=client, cache=tmp_path / "cache", report=pytest.fail).id == "built 1"

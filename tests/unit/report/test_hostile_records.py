@@ -50,9 +50,9 @@ def folders(tmp_path):
 @pytest.fixture
 def dlscale(folders, monkeypatch, capsys):
     """Run a command in this process; returns its exit code and its output."""
-    for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
+    for module, own in ((cli.console, "discard_after_hangup"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
-    monkeypatch.setattr(cli.interrupts, "_came", [])
+    monkeypatch.setattr(cli.interrupts, "_received", [])
 
     def run(words):
         monkeypatch.setattr(sys, "argv", ["dlscale", *(word.format(**folders) for word in words)])

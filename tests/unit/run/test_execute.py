@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RunFailedError
 from runner.core.events.parse import Rows, parse_line
-from runner.core.interrupts import Stopped, held
+from runner.core.interrupts import Stopped, stop_on_signal
 from runner.engines.base import EngineError, NodeGoneError
 from runner.engines.local import LocalEngine
 from runner.run import container_group
@@ -147,7 +147,7 @@ def test_a_repeated_signal_ends_the_job_as_interrupted(sleep, number, reason):
     stopped = Stopped()
     insisting = threading.Thread(target=insist)
     insisting.start()
-    with held(stopped):
+    with stop_on_signal(stopped):
         outcome = run(spec(f"print('{EVENT}')\n{sleep}"), watch=lambda _: begun.set(), stopped=stopped)
         insisting.join()
     assert (outcome.status, outcome.reason) == ("interrupted", reason)
