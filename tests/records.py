@@ -11,7 +11,7 @@ from runner.core.events import Loss, RunStop, Window
 from runner.core.provenance import Git, Host, Provenance
 from runner.core.record import EngineDetails, ImageUsed, Outcome, RunRecord, Validity
 from runner.core.transport import Evidence, Transport
-from runner.core.trial import Trial, paced
+from runner.core.trial import Trial, with_actual_length
 
 HOST = dict.fromkeys(Host.model_fields) | {
     "hostname": "here",
@@ -57,7 +57,7 @@ def record(*, run_id="run-1", trial=None, status="valid", seconds=0.1, rates=(),
     """A record of a run with steps of `seconds` each; `rates` replace some of its times."""
     trial = trial or examples.trial()
     if isinstance(trial, Trial) and not trial.iterations:  # as chosen by its program
-        trial = paced(trial, iterations=24, window=4)
+        trial = with_actual_length(trial, iterations=24, window=4)
     measurement = measure(events(trial, seconds), started=40.0, unit="images/s")
     if rates:
         measurement = measurement.model_copy(update={"first_step_s": rates[0], "training_time_s": rates[-1]})

@@ -90,10 +90,10 @@ class Node(Frozen):
 
 @dataclass(frozen=True)
 class Member:
-    """A node that a request may use; `said` is its network in the hosts file, `slots` its usable devices, None for all."""
+    """A node that a request may use; `network` is from the hosts file, `slots` its usable devices, None for all."""
 
     node: Node
-    said: NodeWires
+    network: NodeWires
     slots: int | None = None
 
     def devices(self, device: Device) -> int:

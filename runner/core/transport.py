@@ -44,11 +44,17 @@ CountedWire = Literal["nvlink", "pcie", "rdma", "sockets", "loopback"]
 
 # A wire carried the gradients if it counted this fraction of their bytes. Network cards update the kernel's counters up to 2 s late; PCIe
 # is a mean of samples. NVLink and the loopback counted a fraction of at least 1.000 in every run in results/.
-ENOUGH: Final[Mapping[CountedWire, float]] = {"nvlink": 0.9, "loopback": 0.9, "rdma": 0.5, "sockets": 0.5, "pcie": 0.5}
+CARRIED_FRACTION: Final[Mapping[CountedWire, float]] = {
+    "nvlink": 0.9,
+    "loopback": 0.9,
+    "rdma": 0.5,
+    "sockets": 0.5,
+    "pcie": 0.5,
+}
 
 # The fraction that barriers, broadcasts of buffers and keep-alives may move over a wire that should carry no gradients. In the runs over
 # other wires in results/h200/wires NVLink counted a fraction of less than 0.0001.
-STRAY: Final = 0.1
+STRAY_FRACTION: Final = 0.1
 
 NAMES: Final[Mapping[CountedWire, str]] = {
     "nvlink": "NVLink",
@@ -77,12 +83,12 @@ class Counted(Frozen):
     @property
     def carried(self) -> bool:
         """Whether every place moved the gradients."""
-        return self.least >= ENOUGH[self.wire] * self.needed
+        return self.least >= CARRIED_FRACTION[self.wire] * self.needed
 
     @property
     def found(self) -> bool:
         """Whether any place moved more than stray traffic."""
-        return self.most > STRAY * self.needed
+        return self.most > STRAY_FRACTION * self.needed
 
     @property
     def amount(self) -> str:

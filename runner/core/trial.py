@@ -333,7 +333,7 @@ def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
     )
 
 
-def paced(trial: Trial, *, iterations: int, window: int) -> Trial:
+def with_actual_length(trial: Trial, *, iterations: int, window: int) -> Trial:
     """Return a trial that was planned by `measure_s` with its actual length; the plan's `epochs` are those of one iteration."""
     each = trial.epochs / max(1, trial.iterations)
     return trial.model_copy(update={"iterations": iterations, "window": window, "epochs": each * iterations})
@@ -361,7 +361,7 @@ def title(trial: AnyTrial) -> str:
     return f"{line}, profile of {PROFILE_NAMES[trial.profile.kind]}" if trial.profile else line
 
 
-def of_older(trial: Mapping[str, Any]) -> tuple[Technique, ...]:
+def techniques_of_older_record(trial: Mapping[str, Any]) -> tuple[Technique, ...]:
     """Return the techniques of a trial whose record lacks that field: PyTorch's trainings used these two by default then."""
     if trial.get("framework") != "pytorch" or trial.get("mode") == "infer":
         return ()

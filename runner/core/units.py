@@ -34,14 +34,14 @@ def half_width(interval: Interval | None, *, scale: float = 1) -> float | None:
     return None if interval is None else interval.half_width * scale
 
 
-def ends(interval: Interval | None) -> tuple[float | None, float | None]:
+def interval_ends(interval: Interval | None) -> tuple[float | None, float | None]:
     """Return an interval's lower and upper end; None for both without an interval."""
     return (interval.low, interval.high) if interval else (None, None)
 
 
-def ends_by_column(of: str, interval: Interval | None) -> dict[str, float | None]:
+def interval_columns(of: str, interval: Interval | None) -> dict[str, float | None]:
     """Return both ends as two columns, named after the figure `of`."""
-    low, high = ends(interval)
+    low, high = interval_ends(interval)
     return {f"{of}_ci95_low": low, f"{of}_ci95_high": high}
 
 

@@ -217,7 +217,7 @@ def _wire(member: Member, kind: WireKind, wanted: WireRequest) -> Wire:
     without_adapter = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
     hcas = () if without_adapter else _hcas(member, kind, wanted)
     nic = _nic(member, kind, wanted)
-    address = member.said.addresses.get(nic.name) or nic.address
+    address = member.network.addresses.get(nic.name) or nic.address
     if address is None:
         raise RequestError(
             f"{node.name}: interface {nic.name} has no address, so no other node can reach it; "
@@ -230,7 +230,7 @@ def _wire(member: Member, kind: WireKind, wanted: WireRequest) -> Wire:
 def _nic(member: Member, kind: WireKind, wanted: WireRequest) -> Nic:
     """The interface that was requested by name, that has the role in the hosts file, or the fastest of that kind."""
     node = member.node
-    if name := wanted.iface or member.said.roles.get(kind):
+    if name := wanted.iface or member.network.roles.get(kind):
         return _named_nic(node, name, kind, wanted)
     usable = [nic for nic in node.nics if nic.state != "down" and nic.address]
     if kind == "infiniband":
@@ -272,7 +272,7 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: WireRequest) -> Ni
 def _hcas(member: Member, kind: WireKind, wanted: WireRequest) -> tuple[Hca, ...]:
     """The active ports that RDMA of this kind can use, limited to those that were named. Raises RequestError if there are none."""
     node = member.node
-    named = (wanted.hca,) if wanted.hca else member.said.hcas
+    named = (wanted.hca,) if wanted.hca else member.network.hcas
     found = tuple(
         port
         for port in node.hcas

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from runner.core.errors import printable
 from runner.core.frozen import Frozen
-from runner.core.units import ABSENT, ends_by_column
+from runner.core.units import ABSENT, interval_columns
 
 Entry = TypeVar("Entry")
 Columns = Mapping[str, Callable[[Entry], str]]
@@ -116,7 +116,7 @@ def fields(of: object, *names: str) -> dict[str, Any]:
     for name in names:
         value = getattr(of, name, None)
         if name.endswith("_ci95"):
-            found |= ends_by_column(name.removesuffix("_ci95"), value)
+            found |= interval_columns(name.removesuffix("_ci95"), value)
         else:
             found[name] = "; ".join(value) if isinstance(value, tuple) else value
     return found

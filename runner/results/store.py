@@ -24,7 +24,7 @@ from runner.core.frozen import is_plain_except_floats, load_fields, reading, ref
 from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
 from runner.core.request import Device
 from runner.core.telemetry import Samples
-from runner.core.trial import AnyTrial, of_older
+from runner.core.trial import AnyTrial, techniques_of_older_record
 from runner.results import tables
 from runner.results.disk import AppendOnly, draft, reserve, written
 
@@ -153,7 +153,7 @@ def read_record(directory: Path) -> RunRecord:
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
-            trial |= {"techniques": of_older(trial)} if "framework" in trial else {}
+            trial |= {"techniques": techniques_of_older_record(trial)} if "framework" in trial else {}
         return RunRecord.model_validate(fields)
 
 

@@ -19,7 +19,7 @@ from runner.core.events import Env, Event, FirstStep, Pace, Phase, ProfileStart,
 from runner.core.interrupts import Stopped, stop_on_signal
 from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
-from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, paced, title
+from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, title, with_actual_length
 from runner.engines.base import grant_write
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import image_label
@@ -224,7 +224,7 @@ def with_equal_windows(trial: Trial, runs: Sequence[Run]) -> Trial:
     if trial.measure_s is None or first is None or trial.profile or first.profile:
         return trial
     if trial.iterations:  # a planned length, because its ranks cannot agree on one
-        return paced(trial, iterations=first.iterations, window=first.window)
+        return with_actual_length(trial, iterations=first.iterations, window=first.window)
     return trial.model_copy(update={"window": first.window})
 
 
@@ -233,7 +233,9 @@ def with_length(trial: Trial, events: Sequence[Event]) -> Trial:
     if trial.iterations or trial.profile:
         return trial
     chosen = next((event for event in events if isinstance(event, Pace)), None)
-    return paced(trial, iterations=chosen.iterations if chosen else 1, window=chosen.window if chosen else 1)
+    return with_actual_length(
+        trial, iterations=chosen.iterations if chosen else 1, window=chosen.window if chosen else 1
+    )
 
 
 def with_dialect(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
@@ -348,7 +350,7 @@ def _can_reuse(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
     if not isinstance(ran, Trial) or not isinstance(trial, Trial):
         return False
     if not trial.iterations and not trial.profile:
-        trial = paced(trial, iterations=ran.iterations, window=ran.window)
+        trial = with_actual_length(trial, iterations=ran.iterations, window=ran.window)
     ran_on = [(one.devices, one.wire and one.wire.kind) for one in ran.placement]
     return (
         ran.model_copy(update={"placement": trial.placement}) == trial

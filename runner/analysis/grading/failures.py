@@ -103,14 +103,16 @@ def explain(
     events = last_events or {}
     # ssh ends its lines with CR and LF, and horovodrun tags the text after each.
     found = [untag(printable(part)) for line in last_lines for part in line.split("\r")]
-    lost = {line.rank for line in found if line.rank is not None and re.match(LOST, line.said)}
+    lost = {line.rank for line in found if line.rank is not None and re.match(LOST, line.message)}
     failure = _first_failure([line.text for line in found if line.rank is None], lost)
     if failure is None and len(events) == 1:
         failure = Failure(next(iter(events)), exit_code)
     prefix = f"rank {failure.rank}: " if failure else ""
     code = failure.exit_code if failure else exit_code
     # A launcher tags each rank's lines; without one, all lines are the rank's own.
-    own_lines = [line.said for line in found if failure and line.rank == failure.rank] or [line.said for line in found]
+    own_lines = [line.message for line in found if failure and line.rank == failure.rank] or [
+        line.message for line in found
+    ]
     event = f"; its last event was {events[failure.rank]}" if failure and failure.rank in events else ""
     said = event + _last_words(own_lines)
     smaller = SMALLER if trains else ""

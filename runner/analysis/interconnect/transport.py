@@ -334,7 +334,8 @@ def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used,
     over_ip = [sum(count for name, count in node.interfaces.items() if name != "lo") for node in run.sent.values()]
     count = evidence.node_traffic("rdma", ports, needed=needed)
     beyond = (
-        sent > COUNTED_TWICE * other + transport.STRAY * needed for sent, other in zip(ports, over_ip, strict=True)
+        sent > COUNTED_TWICE * other + transport.STRAY_FRACTION * needed
+        for sent, other in zip(ports, over_ip, strict=True)
     )
     return (run.verbs, count) if any(beyond) else None
 

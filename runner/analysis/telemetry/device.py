@@ -98,7 +98,7 @@ class Series:
         avg = float((overlap * levels)[counts].sum() / overlap[counts].sum())
         return Found(_range(levels[counts], avg), _gap(float(overlap[known].sum()), span))
 
-    def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
+    def increase(self, span: Span, *, rate: Series | None = None) -> Found[float]:
         """Increase of a counter; None if it fell, the clock went back, or an edge of the span lies in a gap.
 
         The increase between the readings around an edge is split in proportion to `rate`, a more finely sampled gauge of the counter's
@@ -134,7 +134,7 @@ class Series:
         rise[rise < 0] = np.nan
         return Series(t, np.concatenate([[np.nan], rise]), self.period_s) if len(t) else self
 
-    def growth(self, span: Span) -> Found[float]:
+    def rare_events(self, span: Span) -> Found[float]:
         """Increase of a rare-event counter between the readings just outside the span, or the outermost available; None if it fell."""
         if wrong := self._clock_error(span):
             return Found(None, wrong)
@@ -147,7 +147,7 @@ class Series:
             return Found(None, RESET)
         return Found(float(values[last] - values[first]))
 
-    def held(self, span: Span) -> Floats:
+    def seconds_held(self, span: Span) -> Floats:
         """(samples,) seconds of the span in which each sample was the newest; 0 for a sample without a value and within gaps."""
         known = np.flatnonzero(np.isfinite(self.values))
         seconds = np.zeros(len(self.t))
@@ -157,7 +157,7 @@ class Series:
         return seconds
 
     def lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
-        """The lowest `amount` (`integral` or `risen`) in one second of the span that begins or ends at a sample or the span's edge."""
+        """The lowest `amount` (`integral` or `increase`) in one second of the span that begins or ends at a sample or the span's edge."""
         if span.seconds < SECOND:
             return Found(
                 None, f"{span.seconds:.3g} s before the job are too short to measure idle power; 1 s is needed"
@@ -258,14 +258,14 @@ class Stretches:
         )
 
     def total(self, evaluate: Callable[[Span], Found[float]]) -> Found[float]:
-        """Sum over all stretches by `Series.integral` or `Series.risen`; None unless every stretch has a value."""
+        """Sum over all stretches by `Series.integral` or `Series.increase`; None unless every stretch has a value."""
         found = [evaluate(span) for span in self.spans]
         values = [one.value for one in found if one.value is not None]
         return Found(math.fsum(values)) if len(values) == len(found) else Found(None, _first_reason(found))
 
-    def held(self, series: Series) -> Floats:
-        """`Series.held` over all stretches."""
-        seconds: Floats = np.sum([series.held(span) for span in self.spans], axis=0)
+    def seconds_held(self, series: Series) -> Floats:
+        """`Series.seconds_held` over all stretches."""
+        seconds: Floats = np.sum([series.seconds_held(span) for span in self.spans], axis=0)
         return seconds
 
 
@@ -389,13 +389,13 @@ class Device:
             return None
         return samples.model_copy(update={"avg": energy_j / self.measured.seconds})
 
-    def risen(self, column: str) -> int | None:
+    def increase(self, column: str) -> int | None:
         """Increase of a counter over the measured span, rounded to whole units."""
-        return _rounded(self.evaluate(column, lambda series: self.measured.total(series.risen)))
+        return _rounded(self.evaluate(column, lambda series: self.measured.total(series.increase)))
 
     def rare_events(self, column: str) -> int | None:
         """Increase of a rare-event counter between the readings around the measured span."""
-        return _rounded(self.evaluate(column, lambda series: series.growth(self.measured.whole)))
+        return _rounded(self.evaluate(column, lambda series: series.rare_events(self.measured.whole)))
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -422,7 +422,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
     energy = integrated = None
     method: EnergyMethod = "energy counter"
     if device.long_enough("energy_j", "power_w"):
-        energy = device.evaluate("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
+        energy = device.evaluate("energy_j", lambda series: measured.total(partial(series.increase, rate=power)))
         integrated = device.evaluate("power_w", lambda series: measured.total(series.integral))
     if energy is None:
         energy, method = integrated, "integrated power"
@@ -459,12 +459,12 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
 
 def _traffic(device: Device, wire: str) -> int | None:
     """Bytes in the span by the wire's counter, else by its rate if that was sampled throughout."""
-    counted = device.measured.total(device.series(f"{wire}_bytes").risen)
+    counted = device.measured.total(device.series(f"{wire}_bytes").increase)
     if counted.value is None:
         rate = device.measured.overall(device.series(f"{wire}_rate").mean)
         if rate.value is not None and rate.reason is None:
             return round(rate.value.avg * device.measured.seconds)
-    return device.risen(f"{wire}_bytes")
+    return device.increase(f"{wire}_bytes")
 
 
 def _slowdowns(device: Device) -> dict[str, float] | None:
@@ -473,7 +473,7 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
     # Checked like a gauge, for a clock that went back and for gaps.
     if device.evaluate_series("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
         return None
-    held = device.measured.held(series)
+    held = device.measured.seconds_held(series)
     bits = np.nan_to_num(series.values).astype(np.int64)
     shares = {name: 100 * float(held[(bits & bit) != 0].sum() / held.sum()) for bit, name in SLOWDOWNS.items()}
     return {name: share for name, share in shares.items() if share > 0}
@@ -527,7 +527,7 @@ def host_figures(
     if device.long_enough("energy_j"):
         per_second = device.series("energy_j").rates()
         rates = device.evaluate_series("energy_j", per_second, lambda series: measured.overall(series.mean))
-        energy = device.evaluate("energy_j", lambda series: measured.total(series.risen))
+        energy = device.evaluate("energy_j", lambda series: measured.total(series.increase))
     if stop is None:
         device.mark_missing("cpu_s", "the sampler did not get to tell what it used")
     elif sampler.cores and stop.seconds > 0:
@@ -539,11 +539,11 @@ def host_figures(
         cpu_percent=cpu,
         core_percent=cores,
         memory_mib=device.gauge("memory_mib"),
-        **{name: device.risen(name) for name in _HOST_COUNTERS},
+        **{name: device.increase(name) for name in _HOST_COUNTERS},
         clock_mhz=device.gauge("clock_mhz"),
         power_w=device.power(energy, rates),
         energy_j=energy,
-        idle_power_w=device.evaluate("energy_j", lambda series: series.lowest(idle, series.risen)) if idle else None,
+        idle_power_w=device.evaluate("energy_j", lambda series: series.lowest(idle, series.increase)) if idle else None,
         sampler_percent=used,
     )
 

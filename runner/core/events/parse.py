@@ -114,7 +114,7 @@ class Line:
     rank: int | None
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """The text without the space that may follow a prefix."""
         return self.text if self.rank is None else self.text.removeprefix(" ")
 
@@ -131,7 +131,7 @@ def parse_line(text: str, *, received: float, container: str) -> Event | Rows | 
 
     Raises EventError if the line has one of the two event prefixes but breaks the contract.
     """
-    said = untag(text).said
+    said = untag(text).message
     prefix = next((prefix for prefix in (PREFIX, ROWS_PREFIX) if said.startswith(prefix)), None)
     if prefix is None:
         return None

@@ -16,7 +16,7 @@ from pydantic import field_validator, model_validator
 from runner.core import units
 from runner.core.frozen import Frozen
 from runner.core.measurement import FEWEST_RUNS, Interval
-from runner.core.units import INTERVAL, ends
+from runner.core.units import INTERVAL, interval_ends
 from runner.report.table import Table, csv_text
 
 Row = TypeVar("Row")
@@ -83,7 +83,7 @@ def series_of(
 ) -> Series:
     """A series with one point per row."""
     intervals = list(map(interval, rows))
-    low, high = zip(*map(ends, intervals), strict=True) if any(intervals) else ((), ())
+    low, high = zip(*map(interval_ends, intervals), strict=True) if any(intervals) else ((), ())
     return Series(
         name=name,
         kind=kind,

@@ -90,34 +90,36 @@ def test_a_sampled_mean_does_not_cover_the_hole_before_it():
 
 def test_a_counter_is_interpolated_at_the_edges():
     one = series([(0, 100.0), (1, 110.0), (2, 130.0)])
-    assert one.risen(Span(start=0.5, end=1.5)).value == 15.0  # 120 - 105
+    assert one.increase(Span(start=0.5, end=1.5)).value == 15.0  # 120 - 105
 
 
 def test_a_gauge_of_the_rate_distributes_a_rise_between_two_readings():
     joules = Series(np.array([0.0, 2.0]), np.array([10.0, 310.0]), 2.0)
     watts = series([(0, 0.0), (1, 100.0), (2, 100.0)])  # 50 J after 1 s, 150 J after 2 s
-    assert joules.risen(Span(start=1, end=2), rate=watts).value == 200.0  # two thirds of the counted 300 J
-    assert joules.risen(Span(start=0, end=1), rate=watts).value == 100.0
-    assert joules.risen(Span(start=0, end=2), rate=watts).value == 300.0
+    assert joules.increase(Span(start=1, end=2), rate=watts).value == 200.0  # two thirds of the counted 300 J
+    assert joules.increase(Span(start=0, end=1), rate=watts).value == 100.0
+    assert joules.increase(Span(start=0, end=2), rate=watts).value == 300.0
     at_rest = series([(0, 0.0), (2, 0.0)])
     hole = Series(np.array([0.0, 2.0]), np.array([0.0, 100.0]), 0.1)
     for silent in (at_rest, hole):
-        assert joules.risen(Span(start=1, end=2), rate=silent).value == 150.0
+        assert joules.increase(Span(start=1, end=2), rate=silent).value == 150.0
 
 
 def test_a_counter_that_fell_has_no_rise():
     one = series([(0, 100.0), (1, 110.0), (2, 5.0), (3, 20.0)])
-    assert (one.risen(Span(start=0, end=3)).value, one.risen(Span(start=0, end=3)).reason) == (None, RESET)
-    assert one.risen(Span(start=2, end=3)).value == 15.0  # after the reset
-    assert one.risen(SECOND).value == 10.0
+    assert (one.increase(Span(start=0, end=3)).value, one.increase(Span(start=0, end=3)).reason) == (None, RESET)
+    assert one.increase(Span(start=2, end=3)).value == 15.0  # after the reset
+    assert one.increase(SECOND).value == 10.0
 
 
 def test_a_counter_may_have_a_hole_within_the_span_but_not_at_its_edges():
     one = series([(0, 100.0), (1, 110.0), (20, 300.0), (21, 310.0)])
-    assert one.risen(Span(start=0.5, end=20.5)).value == 200.0
-    assert one.risen(Span(start=0.5, end=15)).reason == "no reading of the counter at the end of the measured span"
-    assert one.risen(Span(start=5, end=20.5)).reason == "no reading of the counter at the start of the measured span"
-    assert one.risen(Span(start=-1, end=20.5)).reason == "no reading of the counter at the start of the measured span"
+    assert one.increase(Span(start=0.5, end=20.5)).value == 200.0
+    assert one.increase(Span(start=0.5, end=15)).reason == "no reading of the counter at the end of the measured span"
+    assert one.increase(Span(start=5, end=20.5)).reason == "no reading of the counter at the start of the measured span"
+    assert (
+        one.increase(Span(start=-1, end=20.5)).reason == "no reading of the counter at the start of the measured span"
+    )
 
 
 def test_rates_of_a_counter_are_means_since_the_previous_sample():
@@ -127,17 +129,17 @@ def test_rates_of_a_counter_are_means_since_the_previous_sample():
 
 def test_rare_events_are_counted_from_the_reading_before_the_span_to_the_one_after():
     one = series([(0, 3.0), (1, 3.0), (2, 4.0), (3, 9.0)])
-    assert one.growth(Span(start=1.2, end=1.9)).value == 1.0
-    assert one.growth(Span(start=1.2, end=2.5)).value == 6.0
-    assert one.growth(Span(start=2.5, end=9)).value == 5.0  # the nearest readings
-    assert one.growth(Span(start=5, end=9)).value is None
-    assert series([(0, 3.0), (1, 0.0)]).growth(SECOND).reason == RESET
+    assert one.rare_events(Span(start=1.2, end=1.9)).value == 1.0
+    assert one.rare_events(Span(start=1.2, end=2.5)).value == 6.0
+    assert one.rare_events(Span(start=2.5, end=9)).value == 5.0  # the nearest readings
+    assert one.rare_events(Span(start=5, end=9)).value is None
+    assert series([(0, 3.0), (1, 0.0)]).rare_events(SECOND).reason == RESET
 
 
 # --- clocks that go back
 
 
-@pytest.mark.parametrize("question", ["gauge", "mean", "integral", "risen", "growth"])
+@pytest.mark.parametrize("question", ["gauge", "mean", "integral", "increase", "rare_events"])
 def test_a_clock_that_goes_back_within_the_span_leaves_no_figure(question):
     one = series([(0, 1.0), (1, 2.0), (0.5, 3.0), (1.5, 4.0), (2, 5.0)])
     found = getattr(one, question)(Span(start=0.2, end=1.8))
@@ -172,12 +174,12 @@ def test_idle_power_needs_a_second():
     assert one.lowest(Span(start=0, end=0.9), one.integral).reason.startswith("0.9 s before the job are too short")
     assert one.lowest(Span(start=5, end=9), one.integral).reason == "no second before the job has samples throughout"
     counter = series([(0, 0.0), (1, 50.0), (2, 80.0), (3, 140.0)])
-    assert counter.lowest(Span(start=0, end=3), counter.risen).value == pytest.approx(30.0)
+    assert counter.lowest(Span(start=0, end=3), counter.increase).value == pytest.approx(30.0)
 
 
 def test_a_state_holds_until_the_next_sample():
     one = series([(0, 0.0), (1, 4.0), (3, 0.0), (20, 0.0)])
-    assert one.held(Span(start=0.5, end=5)).tolist() == [0.5, 2.0, 0.0, 0.0]  # no samples after 3 s
+    assert one.seconds_held(Span(start=0.5, end=5)).tolist() == [0.5, 2.0, 0.0, 0.0]  # no samples after 3 s
 
 
 # --- properties
@@ -211,7 +213,7 @@ def test_energy_of_constant_power_is_power_times_time_however_it_is_sampled(made
     constant = Series(one.t, np.full(len(one.t), power), 1.0)
     counter = Series(one.t, power * one.t, 1.0)
     assert constant.integral(span).value == pytest.approx(power * span.seconds, rel=1e-9, abs=1e-9)
-    assert counter.risen(span).value == pytest.approx(power * span.seconds, rel=1e-6, abs=1e-6)
+    assert counter.increase(span).value == pytest.approx(power * span.seconds, rel=1e-6, abs=1e-6)
 
 
 @given(sampled(), st.floats(0.01, 0.99))
@@ -224,6 +226,6 @@ def test_two_parts_of_a_span_add_up_to_it(made, share):
     whole = one.integral(span)
     if whole.value is not None:  # rounding may leave a tiny remainder of a span
         assert sum(one.integral(part).value for part in parts) == pytest.approx(whole.value, rel=1e-9, abs=1e-6)
-    assert sum(rising.risen(part).value for part in parts) == pytest.approx(
-        rising.risen(span).value, rel=1e-9, abs=1e-6
+    assert sum(rising.increase(part).value for part in parts) == pytest.approx(
+        rising.increase(span).value, rel=1e-9, abs=1e-6
     )

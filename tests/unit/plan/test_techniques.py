@@ -16,7 +16,7 @@ from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.node import Member
 from runner.core.request import Request
-from runner.core.trial import of_older
+from runner.core.trial import techniques_of_older_record
 from runner.core.wire import NodeWires
 from runner.plan.plan import plan
 from runner.plan.techniques import apply_defaults
@@ -186,7 +186,7 @@ GPU = {"framework": "pytorch", "device": "gpu", "precision": "bf16"}
     ],
 )
 def test_techniques_of_older_programs_are_known(trial, had):
-    assert of_older(GPU | trial) == had
+    assert techniques_of_older_record(GPU | trial) == had
 
 
 def test_an_older_record_gets_its_programs_techniques(tmp_path):
