@@ -227,7 +227,7 @@ def profile(
         run_argument(
             " of the passes; or a directory with runs at any depth: its newest pass",
             example="RUN=results/MACHINE with make, or dlscale profile results/MACHINE",
-            wanted=is_pass,
+            keep=is_pass,
         ),
     ],
     *,

@@ -24,7 +24,7 @@ _PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
 
 
 def sides(a: str, b: str) -> tuple[Side, Side]:
-    """The sides before and after, each named by a run directory, a folder of runs, a glob, or any name that `find.named` understands.
+    """The sides before and after, each named by a run directory, a folder of runs, a glob, or any name that `find.resolve` understands.
 
     Raises RequestError if a side is not named, does not exist or holds no run.
     """
@@ -32,7 +32,7 @@ def sides(a: str, b: str) -> tuple[Side, Side]:
         raise RequestError(
             "two sides are compared, before and after; name both, for example `dlscale compare last~1 last`"
         )
-    first, second = (runs_at(*map(str, runs_named(word, example="last", each=by_matrix))) for word in (a, b))
+    first, second = (runs_at(*map(str, runs_named(word, example="last", group=by_matrix))) for word in (a, b))
     return (a, first), (b, second)
 
 
@@ -68,7 +68,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
     both = {"A": a[1], "B": b[1]}
     for name, side in both.items():
         if not side.runs:
-            raise RequestError(f"{name} holds no record that can be read: {side.passed_over[0]}")
+            raise RequestError(f"{name} holds no record that can be read: {side.skipped[0]}")
     before, after = ([record for _, record in side.runs] for side in both.values())
     if shared := sorted({record.run_id for record in before} & {record.run_id for record in after}):
         raise RequestError(
@@ -76,12 +76,12 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
         )
     compared = compare(before, after, names=(a[0], b[0]))
     _refuse_unrelated(compared)
-    passed_over = [f"{name}: {sentence}" for name, side in both.items() for sentence in side.passed_over]
+    skipped = [f"{name}: {sentence}" for name, side in both.items() for sentence in side.skipped]
     if form == "table":
-        show.print_compared(open_screen(), compared, passed_over)
+        show.print_compared(open_screen(), compared, skipped)
     else:
         sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
-        notify(passed_over)
+        notify(skipped)
     if percent is not None:
         _fail_on_regression(compared, percent)
 

@@ -34,7 +34,7 @@ def show_prediction(
     """
     run = read_record(runs_named(word, example="last")[0])
     on_file = read_runs(newest_first(place))
-    notify(on_file.passed_over)
+    notify(on_file.skipped)
     found = predicted(run, [record for _, record in on_file.runs], wire=wire, devices=(1, *(devices or DEVICES)))
     if plot is not None:
         _draw(found, plot)

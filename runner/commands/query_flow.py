@@ -36,9 +36,9 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
         raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")
     wanted = tables_in(sql)
     database = Database()
-    passed_over = _fill(database, wanted, place)
+    skipped = _fill(database, wanted, place)
     names, rows = database.ask(sql)
-    notify(passed_over)
+    notify(skipped)
     if form == "table":
         show.print_answer(open_console(), names, rows)
     else:
@@ -71,12 +71,12 @@ def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> t
     if len(directories) >= MANY:
         with indexed(place or str(DEFAULT), directories) as index:
             try:
-                database.fill_from(index.path, wanted, runs=index.runs)
+                database.fill_from_index(index.path, wanted, runs=index.runs)
             except duckdb.Error:  # the cache is damaged: delete it, and read the records this time
                 index.path.unlink(missing_ok=True)
             else:
                 database.fill(set(wanted) & {PUBLISHED}, runs=(), published=published)
-                return index.passed_over
+                return index.skipped
     found = read_runs(directories)
     database.fill(wanted, runs=found.runs, published=published)
-    return found.passed_over
+    return found.skipped

@@ -35,7 +35,7 @@ from runner.report.picture import prune
 from runner.report.progress import progress
 from runner.report.publish import Measured, profiled, save, telemetry_by_curve
 from runner.results.disk import check_writable
-from runner.results.find import Run, below, each_once, read_each, read_runs, runs_at
+from runner.results.find import Run, one_per_run, read_each, read_runs, run_directories_below, runs_at
 from runner.results.store import RECORD, read_events, read_record, write_report
 
 PAGE: Final = "report.html"
@@ -120,13 +120,13 @@ class _OnFile:
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
     """The runs at or below some directories, each once; warns about records that are skipped. Raises RequestError if there is no run."""
-    every = list(dict.fromkeys(run for directory in directories for run in below(directory)))
+    every = list(dict.fromkeys(run for directory in directories for run in run_directories_below(directory)))
     if len(every) > MOST_MATRICES:
-        on_file, passed_over = _newest(every, page=page)
+        on_file, skipped = _newest(every, page=page)
     else:
         found = read_runs(every)
-        on_file, passed_over = _OnFile(folders=_by_folder(found.runs)), found.passed_over
-    notify(passed_over)
+        on_file, skipped = _OnFile(folders=_by_folder(found.runs)), found.skipped
+    notify(skipped)
     if not on_file.folders:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
@@ -137,7 +137,7 @@ def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
 
 def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str]]:
     """Of more runs than fit in memory: the newest matrices in full, a table row for every other run, and a sentence about each record skipped."""
-    passed_over: list[str] = []
+    skipped: list[str] = []
     listed = [
         (
             directory,
@@ -145,16 +145,16 @@ def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str
             record.provenance.recorded_at,
             line(record, link=_link(directory, page)),
         )
-        for directory, record in read_each(every, passed_over)
+        for directory, record in read_each(every, skipped)
     ]
-    kept, copies = each_once([(directory, run.run_id) for directory, _, _, run in listed])
+    kept, copies = one_per_run([(directory, run.run_id) for directory, _, _, run in listed])
     listed = [one for one in listed if one[0] in kept]
     last = {matrix: when for _, matrix, when, _ in sorted(listed, key=lambda one: one[2])}
     newest = frozenset(sorted(last, key=lambda matrix: last[matrix], reverse=True)[:MOST_MATRICES])
     runs = read_runs(directory for directory, matrix, _, _ in listed if matrix in newest).runs
     others = [(when, directory.parent, run) for directory, matrix, when, run in listed if matrix not in newest]
     caveat = f"Drawn from the newest {MOST_MATRICES:,} of {len(last):,} matrices; the table of runs has all, and `dlscale report FOLDER` draws those of one folder."
-    return _OnFile(folders=_by_folder(runs), others=others, caveat=caveat if others else ""), (*passed_over, *copies)
+    return _OnFile(folders=_by_folder(runs), others=others, caveat=caveat if others else ""), (*skipped, *copies)
 
 
 def _by_folder(runs: Sequence[Run]) -> dict[Path, list[Run]]:
@@ -349,7 +349,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
         written += 1
         path = write_report(out or run[0].parent, f"{run[1].run_id}{_LOG_SUFFIX}", text)
         console.print(f"log: {path}")
-    for sentence in found.passed_over:
+    for sentence in found.skipped:
         console.print(f"no log: {sentence}", style="yellow")
     if not written:
         raise RequestError(f"{', '.join(map(str, places))}: holds no measured training; name another directory")

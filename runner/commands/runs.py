@@ -206,7 +206,7 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
             )
         return directory, record
     every = find.read_runs(run for folder in folders_under(directory) for run in run_directories(folder))
-    notify(every.passed_over)
+    notify(every.skipped)
     found = [(path, record) for path, record in every.runs if record.profiled]
     if not found:
         raise RequestError(f"{directory}: holds no pass under a profiler; name one, or run with PROFILE=kernels")

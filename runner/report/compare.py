@@ -162,7 +162,7 @@ def as_json(compared: Compared) -> str:
     return compared.model_dump_json(indent=1) + "\n"
 
 
-def print_compared(console: Console, compared: Compared, passed_over: Sequence[str]) -> None:
+def print_compared(console: Console, compared: Compared, skipped: Sequence[str]) -> None:
     """Print the counts of verdicts, what all trials have in common, each pair's figures and notes, then the legend and the remaining notes."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
     count = Counter(pair.verdict for pair in compared.pairs)
@@ -186,7 +186,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
         for note in _pair_notes(pair, same_in_all=same_in_all):
             console.print(Padding(Text(note, style="yellow"), (0, 0, 0, 4), expand=False))
     console.print(f"\n{LEGEND}", style="dim", markup=False)
-    for note in (*_screen_notes(compared), *passed_over):
+    for note in (*_screen_notes(compared), *skipped):
         console.print(f"- {in_user_terms(note)}", style="yellow", markup=False)
 
 

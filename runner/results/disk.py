@@ -14,7 +14,7 @@ from runner.engines import owner
 
 
 @contextmanager
-def written(directory: Path) -> Iterator[None]:
+def writing(directory: Path) -> Iterator[None]:
     """Convert an OSError from writing to a directory to a RunFailedError that names the directory."""
     try:
         yield
@@ -80,7 +80,7 @@ def draft(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def remove_left(folder: Path) -> None:
+def remove_stale_drafts(folder: Path) -> None:
     """Remove drafts in a folder of run directories, and in the run directories, if their writers are certainly gone."""
     for path in (*folder.glob(".*"), *folder.glob("*/.*")):
         # The part before the owner may contain dots.

@@ -1,6 +1,6 @@
 """Finds runs on file, each once: in a folder, a run directory, folders of any depth, or a glob.
 
-`named` resolves a command-line argument by the directories' names, which begin with the time, without reading records.
+`resolve` turns a command-line argument into paths by the names of directories, which begin with the time, without reading records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FoundRuns:
     """The runs of some run directories, and a sentence about each record that was skipped: it can't be read, or is a copy."""
 
     runs: tuple[Run, ...]
-    passed_over: tuple[str, ...]
+    skipped: tuple[str, ...]
 
 
 def read_runs(directories: Iterable[Path]) -> FoundRuns:
@@ -37,23 +37,23 @@ def read_runs(directories: Iterable[Path]) -> FoundRuns:
 
     A run with several records, through copies or links, counts once: it was measured once.
     """
-    passed_over: list[str] = []
-    read = list(read_each(directories, passed_over))
-    kept, copies = each_once([(directory, record.run_id) for directory, record in read])
+    skipped: list[str] = []
+    read = list(read_each(directories, skipped))
+    kept, copies = one_per_run([(directory, record.run_id) for directory, record in read])
     runs = tuple(run for run in read if run[0] in kept)
-    return FoundRuns(runs=runs, passed_over=(*passed_over, *copies))
+    return FoundRuns(runs=runs, skipped=(*skipped, *copies))
 
 
-def read_each(directories: Iterable[Path], passed_over: list[str]) -> Iterator[Run]:
-    """Yield the records of run directories one by one; append a sentence about each unreadable one to `passed_over`."""
+def read_each(directories: Iterable[Path], skipped: list[str]) -> Iterator[Run]:
+    """Yield the records of run directories one by one; append a sentence about each unreadable one to `skipped`."""
     for directory in dict.fromkeys(directories):
         try:
             yield directory, read_record(directory)
         except RequestError as error:
-            passed_over.append(str(error))
+            skipped.append(str(error))
 
 
-def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple[str, ...]]:
+def one_per_run(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple[str, ...]]:
     """Choose one directory for each run id; return these, and a sentence about each other directory."""
     kept: dict[str, Path] = {}
     for directory, name in named:
@@ -96,7 +96,7 @@ def _directories(place: str) -> Iterator[Path]:
         raise RequestError(
             f"{place} does not exist; name a run directory or a folder of them, for example results/MACHINE"
         )
-    directories = [directory for each in found for directory in below(Path(each))]
+    directories = [directory for each in found for directory in run_directories_below(Path(each))]
     if not directories:
         raise RequestError(
             f"{place} holds no {RECORD}, so no run ended there; name a run directory or a folder of them, for example results/MACHINE"
@@ -104,7 +104,7 @@ def _directories(place: str) -> Iterator[Path]:
     yield from directories
 
 
-def below(place: Path) -> list[Path]:
+def run_directories_below(place: Path) -> list[Path]:
     """Return the run directories at or below a directory, sorted by the folders that contain them."""
     if (place / RECORD).is_file():
         return [place]
@@ -124,7 +124,7 @@ _MIN_HINT: Final = 4
 def newest_first(place: Path | None = None) -> list[Path]:
     """Return the run directories at or below a place (default: `results/`), each run once, by the time in their names; reads no record."""
     found = [run for folder in folders_under(place or RESULTS) for run in run_directories(folder)]
-    kept, _ = each_once([(run, run.name) for run in found])
+    kept, _ = one_per_run([(run, run.name) for run in found])
     return sorted(kept, key=_time_and_number, reverse=True)
 
 
@@ -174,15 +174,15 @@ def is_pass(run: Path) -> bool:
     return "-profile-" in run.name
 
 
-def named(
-    word: str, *, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
+def resolve(
+    word: str, *, group: Callable[[Path], str] = by_run, keep: Callable[[Path], bool] = lambda _: True
 ) -> list[Path]:
     """Resolve a command-line argument to paths: a path or glob is returned unmodified, anything else names runs in `results/`.
 
     Args:
         word: a path or glob; `last`, or `last~2` for the second before it; a run's id or an unambiguous prefix of it.
-        each: unit that `last` counts and returns whole: a run, or a matrix with all its runs. A prefix is ambiguous if it matches several units.
-        wanted: selects the runs to consider by their directories.
+        group: unit that `last` counts and returns whole: a run, or a matrix with all its runs. A prefix is ambiguous if it matches several units.
+        keep: selects the runs to consider by their directories.
 
     Raises:
         RequestError: the word matches no run, or several; the sentence names some.
@@ -190,14 +190,14 @@ def named(
     last = _LAST.fullmatch(word)
     if not last and (os.path.exists(word) or "/" in word or glob.has_magic(word)):  # noqa: PTH110 - no error for an impossible path
         return [Path(word)]
-    runs = [run for run in newest_first() if wanted(run)]
+    runs = [run for run in newest_first() if keep(run)]
     groups: dict[str, list[Path]] = {}
     for run in runs:
-        groups.setdefault(each(run), []).append(run)
+        groups.setdefault(group(run), []).append(run)
     if last:
         back = int(last[1] or 0)
         if back >= len(groups):
-            unit = "profiling pass" if wanted is is_pass else "matrix" if each is by_matrix else "run"
+            unit = "profiling pass" if keep is is_pass else "matrix" if group is by_matrix else "run"
             raise RequestError(
                 f"there is no {word}: {RESULTS} holds {counted(len(groups), unit)}; `dlscale ls` lists the runs"
             )
@@ -209,7 +209,7 @@ def named(
         near = inside or difflib.get_close_matches(word, ["last", *names], _MAX_NAMED, 0.5)
         meant = f"did you mean {_listed(near)}?" if near else "`dlscale ls` lists them"
         raise RequestError(f"{shorten(word)} is neither a path nor the beginning of a run's id in {RESULTS}; {meant}")
-    if len({each(run) for run in found}) > 1:
+    if len({group(run) for run in found}) > 1:
         raise RequestError(
             f"{word} begins the ids of {counted(len(found))}: {_listed([r.name for r in found])}; name one"
         )

@@ -26,7 +26,7 @@ from runner.core.request import Device
 from runner.core.telemetry import Samples
 from runner.core.trial import AnyTrial, techniques_of_older_record
 from runner.results import tables
-from runner.results.disk import AppendOnly, draft, reserve, written
+from runner.results.disk import AppendOnly, draft, reserve, writing
 
 RESERVE_BYTES: Final = 4 * 2**20
 # Exceeds the unused end of any file's last block, so that it can be allocated only if the disk has space.
@@ -47,7 +47,7 @@ class RunWriter:
 
     def create(self, plan: RunPlan) -> None:
         """Create the directory, reserve space for the record and write the plan; if that fails, remove the directory."""
-        with written(self.directory), ExitStack() as undo:
+        with writing(self.directory), ExitStack() as undo:
             self.directory.mkdir(parents=True)
             undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
             (self.directory / "logs").mkdir()
@@ -88,7 +88,7 @@ class RunWriter:
             if self.failure:
                 raise self.failure
             try:
-                with written(self.directory):
+                with writing(self.directory):
                     yield
             except RunFailedError as error:
                 self.failure = error
@@ -118,7 +118,7 @@ class RunWriter:
         """Release the reserved space, write the record and return its path. If that fails, the error first says why the run failed."""
         self.close()
         try:
-            with written(self.directory):
+            with writing(self.directory):
                 if self._reserved:
                     self._reserved.close()
                 return write_record(self.directory, record)
@@ -214,7 +214,7 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
     with suppress(OSError):  # rewriting thousands of unchanged files would be slow
         if path.stat().st_size == len(whole) and path.read_bytes() == whole:
             return path
-    with written(out), draft(path) as temporary:
+    with writing(out), draft(path) as temporary:
         temporary.write_bytes(whole)
     return path
 

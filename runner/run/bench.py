@@ -25,7 +25,7 @@ from runner.plan.discovery import AnyResources, ExternalResources, Resources, di
 from runner.plan.engine import EngineChoice
 from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
-from runner.results.disk import check_writable, remove_left
+from runner.results.disk import check_writable, remove_stale_drafts
 from runner.results.find import Run
 from runner.results.store import RESERVE_BYTES, named_baseline
 from runner.run.prepare import prepare, preview
@@ -86,7 +86,7 @@ def run(
         stack.enter_context(closing(resources.cluster))
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
-        remove_left(resources.out)
+        remove_stale_drafts(resources.out)
         try:
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:

@@ -36,7 +36,7 @@ from runner.images.spec import ImageSpec
 from runner.plan import kubernetes
 from runner.plan.choice import choose
 from runner.plan.discovery import WORKLOADS, discover_own
-from runner.results.disk import check_writable, written
+from runner.results.disk import check_writable, writing
 from runner.results.find import Run
 from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, read_record, write_report
 from runner.run.bench import exit_code, stamp
@@ -101,7 +101,7 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
         )
     check_writable(out)
     for plan, manifest in runs:
-        with written(out):
+        with writing(out):
             (out / plan.run_id).mkdir(parents=True)
         for file, text in (
             (PLAN, plan.model_dump_json(indent=1) + "\n"),

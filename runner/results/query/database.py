@@ -27,7 +27,7 @@ from runner.core.cache import cache_dir, suite_digest
 from runner.core.errors import RequestError, one_line
 from runner.core.events.parse import TableName
 from runner.results import tables as raw
-from runner.results.find import Run, each_once
+from runner.results.find import Run, one_per_run
 from runner.results.published.model import Published
 from runner.results.query import tables
 from runner.results.query.tables import Table
@@ -63,7 +63,7 @@ class Database:
             elif table.raw:
                 self._insert_files(table.raw, [(directory, record.run_id) for directory, record in runs])
 
-    def fill_from(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[Path, str]]) -> None:
+    def fill_from_index(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[Path, str]]) -> None:
         """Fill the tables of records from an index, and those of files from the run directories.
 
         Args:
@@ -210,12 +210,12 @@ class Indexed:
     Attributes:
         path: the DuckDB file; column `file` of its tables is the run directory.
         runs: directory and id of each run that counts.
-        passed_over: a sentence about each record that does not count.
+        skipped: a sentence about each record that does not count.
     """
 
     path: Path
     runs: tuple[tuple[Path, str], ...]
-    passed_over: tuple[str, ...]
+    skipped: tuple[str, ...]
 
 
 @contextmanager
@@ -235,17 +235,17 @@ def indexed(place: str, directories: Sequence[Path]) -> Iterator[Indexed]:
             directory for directory, mark in marks.items() if not mark or known.get(directory, ("", ()))[1] != mark
         ]
         gone = [directory for directory, (_, mark) in known.items() if mark != marks.get(directory)]
-        passed_over: list[str] = []
+        skipped: list[str] = []
         if stale or gone or not path.exists():
-            path, passed_over = _rebuilt(path, stale, marks, gone, scratch=Path(scratch))
+            path, skipped = _rebuilt(path, stale, marks, gone, scratch=Path(scratch))
             known = _known(path)
         with suppress(OSError):
             os.utime(path)
             _prune(folder)
         named = [(directory, known[directory][0]) for directory in directories if directory in known]
-        kept, copies = each_once(named)
+        kept, copies = one_per_run(named)
         runs = tuple((directory, name) for directory, name in named if directory in kept)
-        yield Indexed(path=path, runs=runs, passed_over=(*passed_over, *copies))
+        yield Indexed(path=path, runs=runs, skipped=(*skipped, *copies))
 
 
 def _digest(*words: str) -> str:
@@ -276,7 +276,7 @@ def _rebuilt(
     """Write a new index with stale records read again and gone ones removed; return its path, and a sentence about each unreadable record."""
     # No other process sees it before it is complete, so it needs no transaction, which would use memory.
     draft = scratch / "draft"
-    passed_over: list[str] = []
+    skipped: list[str] = []
     with suppress(FileNotFoundError):
         shutil.copyfile(path, draft)
     try:
@@ -290,12 +290,12 @@ def _rebuilt(
             connection.execute(delete, [list(map(str, gone))])
         remaining = iter(stale)
         while some := list(islice(remaining, RECORDS_AT_A_TIME)):
-            passed_over += _read(connection, some, marks)
+            skipped += _read(connection, some, marks)
     with suppress(OSError):
         temporary = path.with_name(f"{path.name}.{os.getpid()}")
         shutil.move(draft, temporary)
-        return temporary.replace(path), passed_over
-    return draft, passed_over
+        return temporary.replace(path), skipped
+    return draft, skipped
 
 
 def _opened(path: Path) -> duckdb.DuckDBPyConnection:
@@ -309,13 +309,13 @@ def _opened(path: Path) -> duckdb.DuckDBPyConnection:
 def _read(connection: duckdb.DuckDBPyConnection, directories: Sequence[Path], marks: Mapping[Path, Mark]) -> list[str]:
     """Read records and insert their rows; return a sentence about each that can't be read."""
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in tables.OF_RECORDS}
-    files, passed_over = [], []
+    files, skipped = [], []
     now = time.time_ns()
     for directory in directories:
         try:
             record = read_record(directory)
         except RequestError as error:
-            passed_over.append(str(error))
+            skipped.append(str(error))
             continue
         mark, place = marks[directory], str(directory)
         settled = mark and now - max(mark[1:3]) > SETTLED_NS
@@ -326,7 +326,7 @@ def _read(connection: duckdb.DuckDBPyConnection, directories: Sequence[Path], ma
         connection.executemany("INSERT INTO files VALUES (?, ?, ?)", files)
     for table in tables.OF_RECORDS:
         insert(connection, table, rows[table.name], in_index=True)
-    return passed_over
+    return skipped
 
 
 def _prune(folder: Path) -> None:

@@ -29,7 +29,7 @@ from runner.core.events.parse import COLUMNS, Rows
 from runner.core.record import RunPlan
 from runner.engines import owner
 from runner.results import disk, find, store, tables
-from runner.results.disk import draft, remove_left
+from runner.results.disk import draft, remove_stale_drafts
 from runner.results.store import RunWriter
 from runner.run.bench import stamp
 
@@ -480,6 +480,6 @@ def test_drafts_of_killed_runners_are_removed_and_others_kept(tmp_path):
     with draft(run / "record.json") as own:
         own.write_text("half")
         assert len(list(tmp_path.rglob(".*"))) == 5
-        remove_left(tmp_path)
+        remove_stale_drafts(tmp_path)
         assert set(tmp_path.rglob(".*")) == {run / ".hidden", elsewhere, own}
         assert own.name.endswith(owner.this_process())

@@ -24,7 +24,7 @@ from runner.core import console
 from runner.core.errors import RequestError
 from runner.results import find
 from runner.results import find as by_name
-from runner.results.find import by_matrix, is_pass, named, newest_first, records_under, runs_at
+from runner.results.find import by_matrix, is_pass, newest_first, records_under, resolve, runs_at
 from runner.results.store import write_record
 from runner.run import bench
 
@@ -90,35 +90,35 @@ def test_a_backup_is_not_a_separate_run(tree):
     ],
 )
 def test_a_run_has_several_names(tree, word, run):
-    assert names(named(word)) == [run]
+    assert names(resolve(word)) == [run]
 
 
 def test_a_complete_run_id_is_not_taken_for_a_prefix(tree):
     shutil.copytree(tree / "old" / RUNS[4], tree / "old" / f"{RUNS[4]}0")
-    assert names(named(RUNS[4])) == [RUNS[4]]
+    assert names(resolve(RUNS[4])) == [RUNS[4]]
 
 
 def test_a_path_is_returned_unmodified(tree, monkeypatch):
     monkeypatch.chdir(tree)
-    assert [str(named(word)[0]) for word in ("old", "./gone", "new/*")] == ["old", "gone", "new/*"]
+    assert [str(resolve(word)[0]) for word in ("old", "./gone", "new/*")] == ["old", "gone", "new/*"]
 
 
 def test_a_matrix_is_all_runs_of_one_command(tree):
-    assert names(named("last", each=by_matrix)) == list(RUNS[:3])
-    assert names(named("last~1", each=by_matrix)) == list(RUNS[3:])
-    assert names(named(OLD, each=by_matrix)) == list(RUNS[3:])
+    assert names(resolve("last", group=by_matrix)) == list(RUNS[:3])
+    assert names(resolve("last~1", group=by_matrix)) == list(RUNS[3:])
+    assert names(resolve(OLD, group=by_matrix)) == list(RUNS[3:])
 
 
 @pytest.mark.parametrize(
-    ("units", "says"), [({"each": by_matrix}, "3 matrices"), ({"wanted": is_pass}, "1 profiling pass"), ({}, "6 runs")]
+    ("units", "says"), [({"group": by_matrix}, "3 matrices"), ({"keep": is_pass}, "1 profiling pass"), ({}, "6 runs")]
 )
 def test_too_far_back_names_how_many_of_what_there_are(tree, units, says):
     with pytest.raises(RequestError, match=f"holds {says};"):
-        named("last~9", **units)
+        resolve("last~9", **units)
 
 
 def test_the_last_pass_is_not_the_last_run(tree):
-    assert names(named("last", wanted=is_pass)) == [RUNS[2]]
+    assert names(resolve("last", keep=is_pass)) == [RUNS[2]]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_last_pass_is_not_the_last_run(tree):
 )
 def test_an_unknown_or_ambiguous_run_names_candidates(tree, word, says):
     with pytest.raises(RequestError) as caught:
-        named(word)
+        resolve(word)
     assert says.format(tree=tree) in str(caught.value)
 
 
@@ -406,7 +406,7 @@ def test_a_copy_is_left_out_for_the_directory_that_has_the_name_of_the_run(tmp_p
     found = runs_at(str(tmp_path))
     assert [directory.name for directory, _ in found.runs] == ["b", "c"]
     assert found.runs[0][0] == tmp_path / "b"
-    assert found.passed_over == (
+    assert found.skipped == (
         f"{tmp_path / copy}: left out, it holds the same run as {tmp_path / 'b'}, which counts once",
     )
 
@@ -423,7 +423,7 @@ def test_places_that_overlap_hold_each_run_once(tmp_path):
     leave(tmp_path / "a", "b", "c")
     found = runs_at(str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b"))
     assert [directory.name for directory, _ in found.runs] == ["b", "c"]
-    assert found.passed_over == ()
+    assert found.skipped == ()
 
 
 def test_a_readable_copy_stands_in_for_a_damaged_run(tmp_path):
@@ -432,7 +432,7 @@ def test_a_readable_copy_stands_in_for_a_damaged_run(tmp_path):
     (tmp_path / "b" / "record.json").write_bytes(b"\xff")
     found = runs_at(str(tmp_path))
     assert [directory.name for directory, _ in found.runs] == ["copy"]
-    assert [sentence.partition(": ")[0] for sentence in found.passed_over] == [str(tmp_path / "b" / "record.json")]
+    assert [sentence.partition(": ")[0] for sentence in found.skipped] == [str(tmp_path / "b" / "record.json")]
 
 
 def test_runs_of_a_folder_are_counted_once_too(tmp_path):
