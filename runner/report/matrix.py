@@ -1,4 +1,4 @@
-"""The report of one matrix: its tables, a short or complete version for a terminal, Markdown to paste, CSV to compute with.
+"""The report of one matrix: its tables, a verdict in one sentence, Markdown to paste, CSV to compute with.
 
 A figure has no more digits than its interval supports; columns without a known value are left out. Figures in `COLUMNS` are computed from
 the records of the row's usable runs (`Row.records`), or from the row's own fields.
@@ -7,24 +7,17 @@ the records of the row's usable runs (`Row.records`), or from the row's own fiel
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rich.console import Console, Group
-from rich.padding import Padding
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from runner.analysis.summarize import DEGRADED_BASELINE, Answers, Row, Status, Summary
+from runner.analysis.summarize import DEGRADED_BASELINE, Row, Summary
 from runner.core import units
-from runner.core.console import in_user_terms
-from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, Percentiles, StepParts
+from runner.core.measurement import FEWEST_RUNS, Interval, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
-from runner.report import collectives, telemetry
-from runner.report.table import Columns, Entry, Table, csv_text, escaped, fields, plain_table, section
+from runner.report import collectives, modes, telemetry
+from runner.report.table import Table, csv_text, escaped, fields, section
 
 
 @dataclass(frozen=True)
@@ -222,174 +215,9 @@ def notes(summary: Summary) -> tuple[str, ...]:
     return (*found, *summary.notes)
 
 
-MOST_EPOCHS: Final = 12  # rows of a table of epochs; the CSV has all
-_ANSWERS: Final = (
-    "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
-    "samples in the host's memory to its predictions there, the median of the repeats"
-)
-_ON_DEVICE: Final = "; on device: the same from its samples in the device's memory until the device is done"
-_ACCURACY: Final = (
-    "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
-)
-_GENERATION: Final = (
-    "each batch of prompts by itself: first token: from the prompts in the host's memory to the first token of each sequence; next token: from "
-    "one token of each to the next; prefill and decode: tokens of prompts, and tokens after the first, ÷ their time, the median of the repeats"
-)
-_EPOCHS: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
-
-
-def modes(summary: Summary) -> tuple[Table, ...]:
-    """The tables of inference, and of training to convergence."""
-    found = []
-    if answers := [(row.devices, row.answers) for row in summary.rows if row.answers]:
-        placed = any(one.latency and one.latency.without_transfer for _, one in answers)
-        labelled = any(one.accuracy for _, one in answers)
-        legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
-        found.append(Table.without_empty_columns(answers, _answer_columns(), legend=legend))
-    if generated := [(row.devices, one) for row in summary.rows if row.answers for one in row.answers.generation]:
-        found.append(Table.without_empty_columns(generated, _GENERATION_COLUMNS, legend=_GENERATION))
-    if epochs := [(row.devices, one) for row in summary.rows for one in _evenly_spaced(row.epochs)]:
-        found.append(Table.from_entries(epochs, _EPOCH_COLUMNS, legend=_EPOCHS))
-    return tuple(found)
-
-
-_PERCENTILES: Final = ("p50", "p90", "p99")
-
-
-def _milliseconds(words: str, times: Callable[[Entry], Percentiles | None]) -> Columns[Entry]:
-    """One column for each percentile of some times."""
-
-    def cell(one: Entry, *, name: str) -> str:
-        return figure(milliseconds(getattr(times(one), name, None)))
-
-    return {f"{words} {name} (ms)": partial(cell, name=name) for name in _PERCENTILES}
-
-
-def _seconds(field: str, times: Percentiles | None) -> dict[str, float | None]:
-    """The same for a CSV, in seconds."""
-    return {f"{field}_{name}_s": getattr(times, name, None) for name in _PERCENTILES}
-
-
-def _answer_columns() -> Columns[tuple[str, Answers]]:
-
-    def accuracy(one: tuple[str, Answers], *, name: str, form: str) -> str:
-        known = one[1].accuracy
-        return format(getattr(known, name), form) if known else ABSENT
-
-    return {
-        "devices": lambda one: one[0],
-        "batch": lambda one: _batch(one[1]),
-        "in flight": lambda one: str(one[1].in_flight),
-        **_milliseconds("latency", lambda one: one[1].latency.with_transfer if one[1].latency else None),
-        **_milliseconds("on device", lambda one: one[1].latency.without_transfer if one[1].latency else None),
-        "accuracy (%)": partial(accuracy, name="percent", form=".1f"),
-        "in fp32 (%)": partial(accuracy, name="reference_percent", form=".1f"),
-        "difference (points)": partial(accuracy, name="difference", form="+.1f"),
-        "same (%)": partial(accuracy, name="agree_percent", form=".1f"),
-    }
-
-
-_GENERATION_COLUMNS: Final[Columns[tuple[str, GenerationFigures]]] = {
-    "devices": lambda one: one[0],
-    "batch": lambda one: str(one[1].batch),
-    "prompt": lambda one: str(one[1].prompt_tokens),
-    "new": lambda one: str(one[1].new_tokens),
-    **_milliseconds("first token", lambda one: one[1].first_token),
-    **_milliseconds("next token", lambda one: one[1].step),
-    "prefill (tokens/s)": lambda one: figure(one[1].prefill_tokens_per_s),
-    "decode (tokens/s)": lambda one: figure(one[1].decode_tokens_per_s),
-}
-_EPOCH_COLUMNS: Final[Columns[tuple[str, EpochFigures]]] = {
-    "devices": lambda one: one[0],
-    "epoch": lambda one: str(one[1].epoch),
-    "train loss": lambda one: figure(one[1].train_loss),
-    "validation loss": lambda one: figure(one[1].val_loss),
-    "accuracy (%)": lambda one: f"{one[1].accuracy_percent:.1f}",
-    "elapsed (s)": lambda one: figure(one[1].elapsed_s),
-}
-
-
-def generation_csv(summary: Summary) -> str | None:
-    """One line per batch of prompts, full precision, times in seconds; None if nothing was generated."""
-    rows = [
-        {
-            "scale": row.scale,
-            **fields(one, "batch", "prompt_tokens", "new_tokens"),
-            **_seconds("first_token", one.first_token),
-            **_seconds("step", one.step),
-            **fields(one, "prefill_tokens_per_s", "decode_tokens_per_s"),
-        }
-        for row in summary.rows
-        if row.answers
-        for one in row.answers.generation
-    ]
-    return csv_text(rows) if rows else None
-
-
-def epochs_csv(summary: Summary) -> str | None:
-    """One line per epoch and scale, full precision, an empty field for a missing figure; None if no training ran to convergence."""
-    names = (
-        *("epoch", "iterations", "train_loss", "val_loss"),
-        *("accuracy_percent", "validation_samples", "seconds", "elapsed_s"),
-    )
-    rows = [{"scale": row.scale, **fields(one, *names)} for row in summary.rows for one in row.epochs]
-    return csv_text(rows) if rows else None
-
-
-def _batch(answers: Answers) -> str:
-    """The batch that ran and, if it differs, the one that was requested."""
-    batch = answers.batch
-    if batch is None:
-        return ABSENT
-    return str(batch.used) if batch.used == batch.asked else f"{batch.used} (of {batch.asked})"
-
-
-def _evenly_spaced(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:
-    """All epochs, or as many as a table takes, evenly spaced, including the first and the last."""
-    if len(epochs) <= MOST_EPOCHS:
-        return list(epochs)
-    last = len(epochs) - 1
-    return [epochs[round(number * last / (MOST_EPOCHS - 1))] for number in range(MOST_EPOCHS)]
-
-
-_STYLES: Final[dict[Status, str]] = {
-    "valid": "green",
-    "degraded": "yellow",
-    "invalid": "bold red",
-    "failed": "bold red",
-}
 NOISY_RATIO: Final = 2.0
 """An interval says nothing if its upper end is at least this many times its lower end: the rate may be half of what it seems."""
 ENOUGH_RUNS: Final = 5
-_DROPPED_FIRST: Final = "training time (s)"  # the column that a terminal drops if not all fit
-# Fields of a row's telemetry that are columns of the CSV.
-TELEMETRY_FIELDS: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
-
-
-def print_short(console: Console, summary: Summary) -> None:
-    """Print a matrix briefly: what ran where, the table, those of inference or convergence, and a verdict."""
-    print_wrapped(console, summary.title, style="bold")
-    for line in (summary.setting, summary.wires):
-        print_wrapped(console, line)
-    print_wrapped(console, summary.ran_on, style="dim")
-    print_wrapped(console, summary.engine_reason, style="yellow")
-    every = screen(summary)
-    narrower = every.without(_DROPPED_FIRST)
-    shown = every if _narrowest_width(every) <= console.width else narrower
-    table = _table(shown, summary.rows, wrap=_narrowest_width(shown) > console.width)
-    console.print(Padding(table, (1, 0)))
-    for one in modes(summary):
-        console.print(Padding(one.terminal(), (0, 0, 1, 0)))
-    marks = interval_marks(summary)
-    print_wrapped(console, f"{marks}: {units.INTERVAL}" if marks else None, style="dim")
-    print_wrapped(console, in_user_terms(verdict(summary)), style="bold")
-
-
-def print_wrapped(console: Console, text: str | None, *, style: str = "") -> None:
-    """Print text wrapped between words, never within one; nothing for None."""
-    if text:
-        lines = textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
-        console.print(lines, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def verdict(summary: Summary) -> str:
@@ -435,59 +263,9 @@ def _result(row: Row) -> str:
     return f"{times}, efficiency {share} %{', superlinear' if row.superlinear else ''}"
 
 
-def print_whole(console: Console, summary: Summary) -> None:
-    """Print every table of a matrix with its legend, every reservation, and the path of each record."""
-    console.print(Text(summary.title, style="bold"))
-    for line, style in (
-        (summary.setting, ""),
-        (summary.wires, ""),
-        (summary.ran_on, "dim"),
-        (summary.engine_reason, "yellow"),
-        *((legend, "dim") for legend in (interval_legend(summary), *peak_legend(summary))),
-    ):
-        if line:
-            console.print(Text(line, style=style))
-    console.print(Padding(_table(scaling(summary), summary.rows), (1, 0)))
-    for one in _details(summary):
-        console.print(Group(one.terminal(), Text(one.legend, style="dim"), *([Text()] if one.legend else [])))
-    noted = telemetry.notes(summary)
-    console.print(Group(*(Text(note, style="dim") for note in noted), *([Text()] if noted else [])), end="")
-    for note in notes(summary):
-        console.print(Text(note, style="yellow"))
-    for directory in summary.record_dirs:
-        # Not wrapped, whatever the width: a path broken in two cannot be copied.
-        console.print(f"record: {directory}", style="dim", markup=False, highlight=False, soft_wrap=True)
-
-
-def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTable:
-    """Lay out one line per scale, with its status alone for its validity, since the notes say the rest.
-
-    Headers and devices wrap so that 80 columns are enough, and with `wrap` intervals do as well.
-    """
-    table = plain_table()
-    for name in shown.columns:
-        header = name.replace(" ", "\n", 1) if "(" in name else name
-        table.add_column(
-            header, justify="left" if name in ("devices", "validity") else "right", no_wrap=name != "devices"
-        )
-    for row, (*plain, _) in zip(rows, shown.rows, strict=True):
-        cells = [cell.replace(" (", "\n(") if wrap else cell for cell in plain]
-        table.add_row(*cells, Text(row.status, style=_STYLES[row.status]))
-    return table
-
-
-def _narrowest_width(shown: Table) -> int:
-    """The number of terminal columns that hold the table without breaking a figure; a row's devices may wrap at each word."""
-    widths = []
-    for name, *cells in zip(shown.columns, *shown.rows, strict=True):
-        texts = [word for cell in cells for word in cell.split()] if name == "devices" else cells
-        widths.append(max(map(len, (*name.split(" ", 1), *texts))))
-    return sum(widths) + 2 * (len(widths) - 1)
-
-
-def _details(summary: Summary) -> Iterator[Table]:
+def details(summary: Summary) -> Iterator[Table]:
     """The tables below the scaling table: inference or convergence, parts of a step, collectives, telemetry."""
-    yield from modes(summary)
+    yield from modes.tables(summary)
     if table := parts(summary):
         yield table
     if timed := collectives.table(("", row) for row in summary.rows):
@@ -504,12 +282,16 @@ def markdown(summary: Summary) -> str:
         summary.title,
         tuple(line for line in lead if line),
         scaling(summary),
-        *_details(summary),
+        *details(summary),
         collectives.notes(summary.rows),
         telemetry.notes(summary),
         notes(summary),
         measured=(interval_legend(summary), *map(escaped, peak_legend(summary))),
     )
+
+
+# Fields of a row's telemetry that are columns of the CSV.
+TELEMETRY_FIELDS: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
 
 
 def to_csv(summary: Summary) -> str:
@@ -525,7 +307,7 @@ def to_csv(summary: Summary) -> str:
                 **fields(row, "speedup", "speedup_ci95", "efficiency", "efficiency_ci95"),
                 **{column.name: column.of(row) for column in COLUMNS},
                 "repeats": row.repeats,
-                **_inference_fields(row),
+                **modes.inference_fields(row),
                 **fields(row.parts, *StepParts.model_fields),
                 **fields(row.telemetry, *TELEMETRY_FIELDS),
                 **fields(row, "status", "reasons"),
@@ -534,17 +316,3 @@ def to_csv(summary: Summary) -> str:
             for row in summary.rows
         ]
     )
-
-
-def _inference_fields(row: Row) -> dict[str, float | None]:
-    """Latencies in seconds and accuracies in percent of inference; empty for a training, whose files lack these columns."""
-    if row.answers is None:
-        return {}
-    latency, accuracy = row.answers.latency, row.answers.accuracy
-    return {
-        "in_flight": row.answers.in_flight,
-        **_seconds("latency_with_transfer", latency.with_transfer if latency else None),
-        **_seconds("latency_without_transfer", latency.without_transfer if latency else None),
-        "accuracy_percent": accuracy.percent if accuracy else None,
-        "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
-    }

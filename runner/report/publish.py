@@ -22,11 +22,12 @@ from runner.core import units
 from runner.core.console import in_user_terms, no_console
 from runner.core.record import RunRecord
 from runner.core.trial import title
-from runner.report import collectives, matrix, picture, profile, transports
+from runner.report import collectives, modes, picture, profile, transports
 from runner.report.comparisons import Report, Reports, concurrent
-from runner.report.matrix import markdown, print_short, print_whole, to_csv
+from runner.report.matrix import markdown, to_csv
 from runner.report.page import figures as drawn
 from runner.report.page.figures import Watched, over_time, watched
+from runner.report.terminal import print_short, print_whole
 from runner.results.store import write_report
 
 Run = tuple[Path, RunRecord]
@@ -115,8 +116,8 @@ def write(
         found |= {
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
-            f"{stem}-epochs.csv": matrix.epochs_csv(summary),
-            f"{stem}-generation.csv": matrix.generation_csv(summary),
+            f"{stem}-epochs.csv": modes.epochs_csv(summary),
+            f"{stem}-generation.csv": modes.generation_csv(summary),
             f"{stem}-collectives.csv": collectives.to_csv((curve.label, row) for row in summary.rows),
         }
         if pictures:

@@ -24,7 +24,7 @@ from runner.images.catalog import load_images
 from runner.plan import launch
 from runner.plan.launch import launchers
 from runner.plan.strategy import offered
-from runner.report import matrix
+from runner.report import matrix, terminal
 from runner.run import dialects
 
 
@@ -41,7 +41,7 @@ def test_a_column_is_one_declaration(monkeypatch, tmp_path):
     monkeypatch.setattr(matrix, "COLUMNS", (declared,))
     found = summarize(ran)
     console = Console(file=io.StringIO(), width=120)
-    matrix.print_whole(console, found)
+    terminal.print_whole(console, found)
     (line,) = csv.DictReader(io.StringIO(matrix.to_csv(found)))
     # 0.1 s a step (tests/records.py).
     assert float(line["step_p99_ms"]) == 100.0

@@ -21,9 +21,9 @@ from summaries import row, summary, unusable
 from runner.analysis.telemetry.summary import summarize
 from runner.core.telemetry import Range, Span
 from runner.report import matrix, picture, telemetry
-from runner.report.matrix import print_whole
 from runner.report.page.figures import Watched, over_time
 from runner.report.publish import power_png
+from runner.report.terminal import print_whole
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 MONITORS = {"dlscale-x-monitor0": "here"}

@@ -42,9 +42,10 @@ from runner.core.measurement import (
     Percentiles,
     StepTime,
 )
-from runner.report import matrix
-from runner.report.matrix import markdown, print_short, print_whole, to_csv, verdict
+from runner.report import matrix, modes
+from runner.report.matrix import markdown, to_csv, verdict
 from runner.report.publish import publish
+from runner.report.terminal import print_short, print_whole
 from runner.results.store import read_record
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
@@ -231,7 +232,7 @@ def test_latency_and_accuracy_are_the_median_of_the_repeats():
     summary = summarize(
         [inferred(str(n), p50=p50, percent=p) for n, (p50, p) in enumerate(((0.009, 70), (0.010, 78), (0.011, 76)))]
     )
-    (block,) = matrix.modes(summary)
+    (block,) = modes.tables(summary)
     assert dict(zip(block.columns, block.rows[0], strict=True)) == {
         "devices": "1 worker × 1 core",
         "batch": "64",
@@ -264,7 +265,7 @@ def test_latencies_with_and_without_transfer_are_in_the_row_of_batches_in_flight
         return run_of(examples.trial(mode="infer"), str(number), {"latency": latency, "in_flight": 4})
 
     summary = summarize([run(number, ms) for number, ms in enumerate((10, 30, 20))])
-    (block,) = matrix.modes(summary)
+    (block,) = modes.tables(summary)
     assert block.columns[1:] == (
         "in flight",
         *(f"{what} {name} (ms)" for what in ("latency", "on device") for name in ("p50", "p90", "p99")),
@@ -294,7 +295,7 @@ def test_generation_has_a_row_per_batch_and_a_file():
         return run_of(examples.trial(mode="infer"), str(number), {"generation": batches})
 
     summary = summarize([run(number, seconds) for number, seconds in enumerate((0.01, 0.04, 0.02))])
-    _, block = matrix.modes(summary)
+    _, block = modes.tables(summary)
     assert block.columns == (
         *("devices", "batch", "prompt", "new"),
         *(f"{what} token {name} (ms)" for what in ("first", "next") for name in ("p50", "p90", "p99")),
@@ -302,14 +303,14 @@ def test_generation_has_a_row_per_batch_and_a_file():
     )
     times = ("20.00", "40.00", "60.00")
     assert [row[1:] for row in block.rows] == [(b, "96", "32", *times, *times, "4,800", "50.00") for b in ("1", "2")]
-    header, line, _ = matrix.generation_csv(summary).splitlines()
+    header, line, _ = modes.generation_csv(summary).splitlines()
     values = dict(zip(header.split(","), line.split(","), strict=True))
     assert (values["batch"], values["first_token_p99_s"], values["decode_tokens_per_s"]) == ("1", "0.06", "50.0")
-    assert matrix.generation_csv(summarize([inferred("a", p50=0.01, percent=75)])) is None
+    assert modes.generation_csv(summarize([inferred("a", p50=0.01, percent=75)])) is None
 
 
 def test_a_reduced_batch_is_marked():
-    (block,) = matrix.modes(
+    (block,) = modes.tables(
         summarize([inferred("a", p50=0.01, percent=75), inferred("b", p50=0.01, percent=75, used=16)])
     )
     assert block.rows[0][1] == "16 (of 64)"
@@ -317,7 +318,7 @@ def test_a_reduced_batch_is_marked():
 
 def test_epochs_are_the_median_of_repeats_up_to_the_shortest():
     summary = summarize([converged("a", 10, 20, 30), converged("b", 30, 40, loss=4.0), converged("c", 20, 60, 90)])
-    (block,) = matrix.modes(summary)
+    (block,) = modes.tables(summary)
     assert [row[1:] for row in block.rows] == [
         ("1", "2.000", "2.000", "20.0", "2.000"),
         ("2", "2.000", "1.000", "40.0", "4.000"),
@@ -328,18 +329,18 @@ def test_epochs_are_the_median_of_repeats_up_to_the_shortest():
 @pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])
 def test_a_long_curve_is_reduced_to_a_dozen_rows_with_both_ends(count, lines):
     summary = summarize([converged("a", *range(1, count + 1))])
-    (block,) = matrix.modes(summary)
+    (block,) = modes.tables(summary)
     epochs = [int(row[1]) for row in block.rows]
     assert len(epochs) == lines
     assert (epochs[0], epochs[-1]) == (1, count)
     assert epochs == sorted(set(epochs))
-    assert len(matrix.epochs_csv(summary).splitlines()) == count + 1
+    assert len(modes.epochs_csv(summary).splitlines()) == count + 1
 
 
 def test_a_training_has_no_tables_or_columns_of_inference():
     summary = summarize([(Path("x"), record(trial=examples.trial()))])
-    assert matrix.modes(summary) == ()
-    assert matrix.epochs_csv(summary) is None
+    assert modes.tables(summary) == ()
+    assert modes.epochs_csv(summary) is None
     assert "latency" not in to_csv(summary) + markdown(summary)
 
 
