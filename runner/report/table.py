@@ -54,12 +54,12 @@ class Table(Frozen):
         return self.model_copy(update={"columns": columns, "rows": tuple(rows)})
 
     def terminal(self) -> RichTable:
-        """Lay it out for a terminal: headers break after their first word and figures never do, so that 80 columns are enough."""
+        """Lay it out for a terminal: headers break (`broken_header`) and figures never do, so that 80 columns are enough."""
         table = plain_table()
         for number, name in enumerate(self.columns):
             words = not number or name in self.words
             table.add_column(
-                name.replace(" ", "\n", 1), justify="left" if words else "right", no_wrap=not words, overflow="fold"
+                broken_header(name), justify="left" if words else "right", no_wrap=not words, overflow="fold"
             )
         for row in self.rows:
             table.add_row(*map(Text, row))
@@ -69,6 +69,11 @@ class Table(Frozen):
         """Its lines, without title and legend."""
         align = [":--" if not number or name in self.words else "--:" for number, name in enumerate(self.columns)]
         return [line(row) for row in (self.columns, align, *self.rows)]
+
+
+def broken_header(name: str) -> str:
+    """A header for a terminal: broken after its first word, as it is often longer than the figures below it."""
+    return name.replace(" ", "\n", 1)
 
 
 def plain_table() -> RichTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from rich.console import Console, Group
 from rich.padding import Padding
@@ -15,7 +15,7 @@ from runner.analysis.summarize import Row, Status, Summary
 from runner.core import units
 from runner.core.console import in_user_terms
 from runner.report import matrix, modes, telemetry
-from runner.report.table import Table, plain_table
+from runner.report.table import Table, broken_header, plain_table
 
 _STYLES: Final[dict[Status, str]] = {
     "valid": "green",
@@ -33,11 +33,7 @@ def print_short(console: Console, summary: Summary) -> None:
         print_wrapped(console, line)
     print_wrapped(console, summary.ran_on, style="dim")
     print_wrapped(console, summary.engine_reason, style="yellow")
-    every = matrix.screen(summary)
-    narrower = every.without(_DROPPED_FIRST)
-    shown = every if _narrowest_width(every) <= console.width else narrower
-    table = _table(shown, summary.rows, wrap=_narrowest_width(shown) > console.width)
-    console.print(Padding(table, (1, 0)))
+    console.print(Padding(_fitted(matrix.screen(summary), summary.rows, width=console.width), (1, 0)))
     for one in modes.tables(summary):
         console.print(Padding(one.terminal(), (0, 0, 1, 0)))
     marks = matrix.interval_marks(summary)
@@ -76,27 +72,31 @@ def print_whole(console: Console, summary: Summary) -> None:
         console.print(f"record: {directory}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTable:
-    """Lay out one line per scale, with its status alone for its validity, since the notes say the rest.
-
-    Headers and devices wrap so that 80 columns are enough, and with `wrap` intervals do as well.
-    """
-    table = plain_table()
-    for name in shown.columns:
-        header = name.replace(" ", "\n", 1) if "(" in name else name
-        table.add_column(
-            header, justify="left" if name in ("devices", "validity") else "right", no_wrap=name != "devices"
-        )
-    for row, (*plain, _) in zip(rows, shown.rows, strict=True):
-        cells = [cell.replace(" (", "\n(") if wrap else cell for cell in plain]
-        table.add_row(*cells, Text(row.status, style=_STYLES[row.status]))
-    return table
+def _fitted(shown: Table, rows: Sequence[Row], *, width: int) -> RichTable:
+    """Lay out one line per scale; in too narrow a terminal without training times, and if that is not enough, with intervals on two lines."""
+    if _narrowest_width(shown) > width:
+        shown = shown.without(_DROPPED_FIRST)
+    if _narrowest_width(shown) > width:
+        broken = tuple(tuple(cell.replace(" (", "\n(") for cell in cells) for cells in shown.rows)
+        shown = shown.model_copy(update={"rows": broken})
+    return _table(shown, rows)
 
 
 def _narrowest_width(shown: Table) -> int:
     """The number of terminal columns that hold the table without breaking a figure; a row's devices may wrap at each word."""
     widths = []
     for name, *cells in zip(shown.columns, *shown.rows, strict=True):
-        texts = [word for cell in cells for word in cell.split()] if name == "devices" else cells
-        widths.append(max(map(len, (*name.split(" ", 1), *texts))))
+        texts = " ".join(cells).split() if name == "devices" else cells
+        widths.append(max(map(len, (*broken_header(name).split("\n"), *texts))))
     return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _table(shown: Table, rows: Sequence[Row]) -> RichTable:
+    """Lay out one line per scale, with its status alone for its validity, since the notes say the rest; only headers and devices wrap."""
+    table = plain_table()
+    for name in shown.columns:
+        justify: Literal["left", "right"] = "left" if name in ("devices", "validity") else "right"
+        table.add_column(broken_header(name), justify=justify, no_wrap=name != "devices")
+    for row, (*plain, _) in zip(rows, shown.rows, strict=True):
+        table.add_row(*plain, Text(row.status, style=_STYLES[row.status]))
+    return table

@@ -388,6 +388,12 @@ def test_the_screen_fits_80_columns_and_24_lines_and_breaks_no_word(found):
         assert set(said.split()) <= set(words)
 
 
+def test_a_unit_of_several_words_is_printed_whole():
+    """Its header was measured on two lines and printed on one, so that others lost their ends."""
+    found = summary(*(row(scale, unit="seconds of audio/s") for scale in (1, 2)))
+    assert "…" not in short(found, width=60)
+
+
 def test_the_screen_has_the_figures_of_a_scaling_and_no_others():
     found = summary(row(1, mfu_percent=40.0), row(2), peak="1 × NVIDIA H200")
     assert matrix.screen(found).columns == (
