@@ -1,7 +1,7 @@
 """The report of one matrix: its tables, a verdict in one sentence, Markdown to paste, CSV to compute with.
 
-A figure has no more digits than its interval supports; columns without a known value are left out. Figures in `COLUMNS` are computed from
-the records of the row's usable runs (`Row.records`), or from the row's own fields.
+A figure has no more digits than its interval supports; columns without a known value are left out. Figures in `OPTIONAL_COLUMNS` are
+computed from the records of the row's usable runs (`Row.records`), or from the row's own fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runner.report.table import Table, csv_text, escaped, fields, section
 class Column:
     """A figure of a row: `header`, and `name` in the CSV, both with the unit; `of` returns None if a row has no such figure.
 
-    A table has the column if `known` says so or, without `known`, if any row has the figure.
+    The scaling table has the column if `known` says so or, without `known`, if any row has the figure; the CSV always has it.
     """
 
     header: str
@@ -33,13 +33,13 @@ class Column:
     known: Callable[[Summary], bool] | None = None
 
     def shown(self, summary: Summary) -> bool:
-        """Whether a table has the column."""
+        """Whether the scaling table has the column."""
         if self.known:
             return self.known(summary)
         return any(self.of(row) is not None for row in summary.rows)
 
 
-COLUMNS: Final[tuple[Column, ...]] = (
+OPTIONAL_COLUMNS: Final[tuple[Column, ...]] = (
     Column("MFU (%)", "mfu_percent", lambda row: row.mfu_percent, known=lambda summary: summary.peak is not None),
 )
 
@@ -98,7 +98,7 @@ def screen(summary: Summary) -> Table:
 
 
 def scaling(summary: Summary) -> Table:
-    """The scaling table; an unusable row shows no figure, and columns of `COLUMNS` are present if known."""
+    """The scaling table; an unusable row shows no figure, and `OPTIONAL_COLUMNS` are present if known."""
     return Table.from_entries(
         summary.rows,
         {
@@ -108,7 +108,7 @@ def scaling(summary: Summary) -> Table:
             "training time (s)": lambda row: figure(row.training_time_s),
             "speedup ±": speedup,
             "efficiency (%) ±": efficiency,
-            **{one.header: _column_text(one) for one in COLUMNS if one.shown(summary)},
+            **{one.header: _column_text(one) for one in OPTIONAL_COLUMNS if one.shown(summary)},
             "validity": validity,
         },
         title="Scaling",
@@ -305,7 +305,7 @@ def to_csv(summary: Summary) -> str:
             {
                 **fields(row, "scale", "device", "throughput", "throughput_ci95", "unit", "training_time_s"),
                 **fields(row, "speedup", "speedup_ci95", "efficiency", "efficiency_ci95"),
-                **{column.name: column.of(row) for column in COLUMNS},
+                **{column.name: column.of(row) for column in OPTIONAL_COLUMNS},
                 "repeats": row.repeats,
                 **modes.inference_fields(row),
                 **fields(row.parts, *StepParts.model_fields),
