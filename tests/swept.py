@@ -9,7 +9,7 @@ from monitored import beats, frame, gpu, rows, spans, started, stopped
 from profile_rows import BN, GEMM, kernel, table
 from records import provenance, record
 
-from runner.analysis.telemetry.summary import summarize
+from runner.analysis.telemetry.summary import run_telemetry
 from runner.core.measurement import FlopFigures
 from runner.core.node import Gpu
 from runner.core.record import EVENTS, RunPlan
@@ -50,7 +50,7 @@ def samples(*, utilisation=90.0, active=50.0, power=600.0, devices=1):
 
 def watched(table_of_samples, *, trained, devices=1):
     said = [started(*(gpu(index) for index in range(devices))), stopped()]
-    return summarize(
+    return run_telemetry(
         table_of_samples,
         said,
         spans=[spans()],

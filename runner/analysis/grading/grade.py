@@ -17,7 +17,7 @@ from runner.analysis.flop.figures import flop_figures
 from runner.analysis.grading import measure, metrics, validity
 from runner.analysis.interconnect import transport as transport_module
 from runner.analysis.telemetry.device import GAP_PERIODS, rows_of
-from runner.analysis.telemetry.summary import node_spans, pass_windows, summarize
+from runner.analysis.telemetry.summary import node_spans, pass_windows, run_telemetry
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
 from runner.core.measurement import Measurement
@@ -139,7 +139,7 @@ def telemetry_of(
     counted = metrics.counted(measurement.windows, steady) if steady else None
     if steady is None or counted is None:
         return None
-    return summarize(
+    return run_telemetry(
         samples,
         events,
         spans=node_spans(events, monitors=monitors, first_window=steady.first_window, started=outcome.started),

@@ -54,7 +54,7 @@ NEEDS_ALL: Final = SUMMED | {"power_w"}
 EXTREMES: Final = {"idle_power_w": min, "temperature_rise_c": max, "sampler_percent": max}
 
 
-def summarize(
+def run_telemetry(
     frame: Samples | None,
     events: Sequence[Event],
     *,
@@ -65,7 +65,7 @@ def summarize(
     device: Literal["cpu", "gpu"],
     own: Collection[str] = (),
 ) -> Telemetry | None:
-    """Compute every figure over the measured spans; None if nothing was measured or telemetry was off.
+    """Compute every figure of a run over its measured spans; None if nothing was measured or telemetry was off.
 
     Args:
         frame: table `telemetry`: all columns of the contract plus `node`, rows in order of arrival; None without a table.

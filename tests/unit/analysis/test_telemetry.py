@@ -16,7 +16,7 @@ from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, start
 from runner.analysis.grading.validity import cpu_time_taken
 from runner.analysis.grading.validity import telemetry_doubts as doubts
 from runner.analysis.telemetry.device import Device, Stretches
-from runner.analysis.telemetry.summary import node_spans, pool, summarize
+from runner.analysis.telemetry.summary import node_spans, pool, run_telemetry
 from runner.core.events.parse import COLUMNS
 from runner.core.telemetry import ForeignProcess, Missing, Range, Span
 
@@ -68,7 +68,7 @@ COUNTED |= {"tensor_percent", "dram_percent"}
 def summed(table, said, **changes):
     """Telemetry of 4 measured seconds, from 10 to 14."""
     usual = {"spans": [spans()], "monitors": MONITORS, "samples": 3200, "seconds": 4.0, "device": "gpu", "own": (JOB,)}
-    return summarize(table, said, **usual | changes)
+    return run_telemetry(table, said, **usual | changes)
 
 
 def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{SESSION}"), pauses=(), **changes):

@@ -18,7 +18,7 @@ from goldens import expected, printed
 from monitored import beats, frame, gpu, rows, spans, started, stopped, trouble
 from summaries import row, summary, unusable
 
-from runner.analysis.telemetry.summary import summarize
+from runner.analysis.telemetry.summary import run_telemetry
 from runner.core.telemetry import Range, Span
 from runner.report import matrix, picture, telemetry
 from runner.report.page.figures import Watched, over_time
@@ -55,7 +55,7 @@ def gpu_rows(index, **changes):
 def watched(*gpus, device="gpu", host=HOST, events=()):
     """Telemetry of 1920 samples in 4 s."""
     said = [started(*(gpu(index) for index in range(len(gpus)))), *events, stopped()]
-    return summarize(
+    return run_telemetry(
         frame(*gpus, host),
         said,
         spans=[spans()],
