@@ -37,13 +37,14 @@ class Alone:
     no_collectives = None
 
     def barrier(self):
-        """Return immediately."""
+        """Wait for all ranks."""
 
     def slowest(self, seconds):
+        """Return the maximum over all ranks, None if they cannot exchange it."""
         return seconds
 
     def exchange(self, elements, *places: object):
-        """Return None: there is no other device."""
+        """Return what `probe.py` times as an exchange of gradients, None if there is no other device."""
 
     @contextlib.contextmanager
     def collectives(self, *places: object):
@@ -52,7 +53,7 @@ class Alone:
         yield {}, self.no_collectives
 
     def leave(self):
-        """Do nothing."""
+        """Shut communication down."""
 
 
 def environment(args, **own_fields: object):

@@ -1,17 +1,7 @@
 """How the ranks of the PyTorch program meet and average their gradients: a single one, DistributedDataParallel, DataParallel, or Horovod.
 
-Each class joins the ranks on construction, and has
-
-    compiled    compiles the network
-    model, optimizer    wrap what is trained
-    accumulate  is told whether the next backward pass is the last before an update
-    update      applies the gradients of one step, clipped to a global norm if one is given
-    whole, own  assemble a tensor from the ranks' shards, return this rank's shard
-    share       broadcasts rank 0's tensors
-    barrier, slowest    wait for all ranks, return the maximum over all ranks
-    exchange    makes what `probe.py` times
-    collectives what `collectives.py` times
-    leave       shuts communication down
+A strategy is a class that joins the ranks on construction and overrides what differs from `Alone`; the methods there, and in
+`process.Alone`, say what each has to do. `sharded.py` has the strategies that split a network.
 """
 
 import contextlib
@@ -34,30 +24,35 @@ class Alone(process.Alone):
     ranks_per_layer = 1  # ranks that share each layer and read the same samples
 
     def compiled(self, net, options):
+        """Compile a network, before `model` gets it."""
         return torch.compile(net, options=options)
 
     def model(self, model):
+        """Give a network rank 0's weights and return what a step calls in its place."""
         return model
 
     def optimizer(self, optimizer, model):
+        """Wrap the optimizer of a network, if that is what averages its gradients."""
         del model
         return optimizer
 
     def accumulate(self, model, *, last):
-        """Do nothing."""
+        """Prepare for a backward pass; only the last one before an update has to exchange gradients."""
 
     def update(self, optimizer, scaler, *, clip_norm=None):
+        """Apply the gradients of one step: their average over all ranks, clipped to a global norm if one is given."""
         clip(optimizer, scaler, clip_norm)
         scaler.step(optimizer)
         scaler.update()
 
     def whole(self, tensor):
+        """Assemble a tensor from the ranks' shards; `own` returns this rank's shard of one."""
         return tensor
 
     own = whole
 
     def share(self, tensors):
-        """Do nothing."""
+        """Broadcast rank 0's tensors."""
 
 
 class AllReduce:
@@ -100,77 +95,17 @@ class Collective:
         return [self.result.cpu().numpy()]
 
 
-class GradientBuffer:
-    """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels in total.
+class Torchrun(Alone):
+    """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers."""
 
-    The buffer has a view per gradient with the gradient's own strides, so that a copy is one sweep over memory.
-    """
-
-    def __init__(self, gradients, dtype):
-        self.buffer = torch.zeros(sum(g.numel() for g in gradients), dtype=dtype, device=gradients[0].device)
-        self.views, begin = [], 0
-        for gradient in gradients:
-            self.views.append(self.buffer.as_strided(gradient.size(), gradient.stride(), begin))
-            begin += gradient.numel()
-
-    def average(self, gradients, world_size):
-        torch._foreach_copy_(self.views, gradients)
-        self.buffer.div_(world_size)
-        distributed.all_reduce(self.buffer)
-        torch._foreach_copy_(gradients, self.views)
-
-
-class Ddp(Alone):
-    """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers.
-
-    DistributedDataParallel sends gradients while later ones are computed. On fast wires that hides little and costs more: a separate
-    copy of each gradient, and multiprocessors that communication and compute compete for. `one-message` sends all of them afterwards.
-    """
-
-    def __init__(self, device, techniques, *, accumulates=False):
+    def __init__(self, args, device):
         on_gpu = device.type == "cuda"
-        if "cuda-graphs" in techniques:
+        if "cuda-graphs" in args.techniques:
             # NCCL's watchdog must not query events while calls are captured.
             os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
-        self.device, self.techniques, self.accumulates = device, techniques, accumulates
+        self.args, self.device = args, device
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
-        self.gradient_buffers = {}
-
-    def model(self, model):
-        shared = "local-statistics" not in self.techniques
-        if "one-message" in self.techniques:
-            self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
-
-            def share_and_forward(*inputs: torch.Tensor):  # not a hook: uses of the bare network send nothing
-                self.share(list(model.buffers()))
-                return model(*inputs)
-
-            return share_and_forward if shared else model
-        buffers = {} if shared else {"broadcast_buffers": False}
-        model = DistributedDataParallel(
-            model, static_graph=not self.accumulates, gradient_as_bucket_view=True, **buffers
-        )
-        if "bf16-gradients" in self.techniques:
-            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-        return model
-
-    def accumulate(self, model, *, last):
-        if isinstance(model, DistributedDataParallel):
-            model.require_backward_grad_sync = last
-
-    def update(self, optimizer, scaler, *, clip_norm=None):
-        if "one-message" in self.techniques:
-            self.average(optimizer)
-        super().update(optimizer, scaler, clip_norm=clip_norm)
-
-    def average(self, optimizer):
-        """Average the gradients of an optimizer's parameters over all ranks."""
-        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if optimizer not in self.gradient_buffers:
-            dtype = torch.bfloat16 if "bf16-gradients" in self.techniques else gradients[0].dtype
-            self.gradient_buffers[optimizer] = GradientBuffer(gradients, dtype)
-        self.gradient_buffers[optimizer].average(gradients, self.world_size)
 
     def share(self, tensors):
         for tensor in tensors:
@@ -207,6 +142,72 @@ class Ddp(Alone):
 
     def leave(self):
         distributed.destroy_process_group()
+
+
+class Ddp(Torchrun):
+    """DistributedDataParallel, which sends gradients while later ones are computed."""
+
+    def model(self, model):
+        # PyTorch 2.13 warns of `broadcast_buffers`, even with its default.
+        buffers = {"broadcast_buffers": False} if "local-statistics" in self.args.techniques else {}
+        static = getattr(self.args, "gradient_accumulation", 1) == 1
+        model = DistributedDataParallel(model, static_graph=static, gradient_as_bucket_view=True, **buffers)
+        if "bf16-gradients" in self.args.techniques:
+            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        return model
+
+    def accumulate(self, model, *, last):
+        model.require_backward_grad_sync = last
+
+
+class GradientBuffer:
+    """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels in total.
+
+    The buffer has a view per gradient with the gradient's own strides, so that a copy is one sweep over memory.
+    """
+
+    def __init__(self, gradients, dtype):
+        self.buffer = torch.zeros(sum(g.numel() for g in gradients), dtype=dtype, device=gradients[0].device)
+        self.views, begin = [], 0
+        for gradient in gradients:
+            self.views.append(self.buffer.as_strided(gradient.size(), gradient.stride(), begin))
+            begin += gradient.numel()
+
+    def average(self, gradients, world_size):
+        torch._foreach_copy_(self.views, gradients)
+        self.buffer.div_(world_size)
+        distributed.all_reduce(self.buffer)
+        torch._foreach_copy_(gradients, self.views)
+
+
+class OneMessage(Torchrun):
+    """Gradients sent together after the backward pass.
+
+    On fast wires, Ddp hides little and costs more: a copy of each gradient, and multiprocessors that communication and compute compete for.
+    """
+
+    def __init__(self, args, device):
+        super().__init__(args, device)
+        self.gradient_buffers = {}
+
+    def model(self, model):
+        self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
+        if "local-statistics" in self.args.techniques:
+            return model
+
+        def share_and_forward(*inputs: torch.Tensor):  # not a hook: uses of the bare network send nothing
+            self.share(list(model.buffers()))
+            return model(*inputs)
+
+        return share_and_forward
+
+    def update(self, optimizer, scaler, *, clip_norm=None):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if optimizer not in self.gradient_buffers:
+            dtype = torch.bfloat16 if "bf16-gradients" in self.args.techniques else gradients[0].dtype
+            self.gradient_buffers[optimizer] = GradientBuffer(gradients, dtype)
+        self.gradient_buffers[optimizer].average(gradients, self.world_size)
+        super().update(optimizer, scaler, clip_norm=clip_norm)
 
 
 class SumAndCopies:
@@ -312,10 +313,10 @@ def launched():
     return any(name in os.environ for name in ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"))
 
 
-# By strategy, what joins the ranks; a program supports all but those that it `lacks`. `sharded.py` has those that shard a network.
+# By strategy, what joins the ranks; a program supports all but those that it `lacks`.
 STRATEGIES = {
     "single": lambda _args, _device: Alone(),
-    "ddp": lambda args, device: Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1),
+    "ddp": lambda args, device: (OneMessage if "one-message" in args.techniques else Ddp)(args, device),
     "dp": lambda args, _device: Dp(args.devices),
     "horovod": lambda args, _device: Horovod(args.compression),
 }

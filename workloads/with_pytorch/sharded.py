@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
-from with_pytorch.ranks import Ddp
+from with_pytorch.ranks import Torchrun
 
 STYLES = {
     "embedding": lambda: RowwiseParallel(input_layouts=Replicate()),  # a part of the vocabulary
@@ -26,12 +26,11 @@ STYLES = {
 }
 
 
-class Sharded(Ddp):
+class Sharded(Torchrun):
     """`ranks_per_layer` neighbouring ranks split each layer; groups have different samples."""
 
     def __init__(self, args, device):
-        super().__init__(device, ())
-        self.args = args
+        super().__init__(args, device)
         self.ranks_per_layer = {"fsdp": 1, "tp": self.world_size}.get(args.strategy, args.tensor_parallel)
         shape = (self.world_size // self.ranks_per_layer, self.ranks_per_layer)
         self.mesh = init_device_mesh(device.type, shape, mesh_dim_names=("samples", "layers"))

@@ -6,14 +6,25 @@ network that sends its statistics while it is only counted, on the CPU, which NC
 """
 
 import os
+import tempfile
+from argparse import Namespace
+from itertools import chain
+from pathlib import Path
 
 import torch
 from programs import torchrun
 from torch import multiprocessing, nn
 from with_pytorch.operations import layers
-from with_pytorch.ranks import Ddp
+from with_pytorch.ranks import Ddp, OneMessage
 
 RANKS, STEPS = 2, 3
+TRAINED = ("weights", "buffers", "gradients")
+# Techniques, the norm that gradients are clipped to, techniques of one message only.
+CASES = [
+    (names, *more)
+    for names in ((), ("local-statistics",))
+    for more in ((None, ()), (0.01, ()), (None, ("bf16-gradients",)))
+]
 
 
 def network(rank, *, local):
@@ -28,8 +39,8 @@ def network(rank, *, local):
 
 
 def trained(ranks, *, clip_norm):
-    """Parameters, buffers and the last gradients after some steps."""
-    net = network(ranks.rank, local="local-statistics" in ranks.techniques)
+    """`TRAINED` after some steps, gradients of the last."""
+    net = network(ranks.rank, local="local-statistics" in ranks.args.techniques)
     model = ranks.model(net)
     if ranks.rank == 0:
         layers(net, 13)
@@ -44,30 +55,36 @@ def trained(ranks, *, clip_norm):
     return [[p.detach() for p in net.parameters()], list(net.buffers()), [p.grad for p in net.parameters()]]
 
 
-def rank_main(rank, jobs):
+def rank_main(rank, jobs, strategy, folder):
     os.environ.update(jobs[rank])
-    ranks = Ddp(torch.device("cpu"), ())
-    for names in ((), ("local-statistics",)):
-        for clip_norm, rounding in ((None, ()), (0.01, ()), (None, ("bf16-gradients",))):
-            found = []
-            for more in ((), ("one-message", *rounding)):
-                ranks.techniques = (*names, *more)
-                found.append(trained(ranks, clip_norm=clip_norm))
-            for what, plain, packed in zip(("weights", "buffers", "gradients"), *found, strict=True):
-                # bf16 has 8 bits, and errors accumulate over the steps.
-                near = 0.02 * max(one.abs().max().item() for one in plain) if rounding else 1e-7
-                for one, other in zip(plain, packed, strict=True):
-                    assert torch.allclose(one, other, rtol=1e-5, atol=near), (names, clip_norm, rounding, what)
-            for weight in found[1][0]:
-                held = [torch.empty_like(weight) for _ in range(RANKS)]
-                torch.distributed.all_gather(held, weight)
-                assert torch.equal(*held), (names, "ranks differ")
-            mean = found[1][1][0]
-            held = [torch.empty_like(mean) for _ in range(RANKS)]
-            torch.distributed.all_gather(held, mean)
-            assert not torch.equal(*held), (names, "statistics of a rank's own last batch")
+    ranks = strategy(Namespace(techniques=()), torch.device("cpu"))
+    found = []
+    for names, clip_norm, rounding in CASES:
+        ranks.args.techniques = names if strategy is Ddp else (*names, *rounding)
+        found.append(trained(ranks, clip_norm=clip_norm))
+    torch.save(found, Path(folder, str(rank)))
     ranks.leave()
 
 
+def by_ranks(strategy):
+    """What `trained` returns on each rank, by case."""
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = (torchrun(RANKS), strategy, folder)
+        multiprocessing.start_processes(rank_main, jobs, nprocs=RANKS, start_method="fork")
+        return list(zip(*(torch.load(Path(folder, str(rank))) for rank in range(RANKS)), strict=True))
+
+
+def main():
+    for case, by_ddp, by_message in zip(CASES, by_ranks(Ddp), by_ranks(OneMessage), strict=True):
+        for what, plain, packed in zip(TRAINED * RANKS, chain(*by_ddp), chain(*by_message), strict=True):
+            # bf16 has 8 bits, and errors accumulate over the steps.
+            near = 0.02 * max(one.abs().max().item() for one in plain) if case[2] else 1e-7
+            for one, other in zip(plain, packed, strict=True):
+                assert torch.allclose(one, other, rtol=1e-5, atol=near), (case, what)
+        (weights, (mean, *_), _), (other_weights, (other_mean, *_), _) = by_message
+        assert all(map(torch.equal, weights, other_weights)), (case, "ranks differ")
+        assert not torch.equal(mean, other_mean), (case, "statistics of a rank's own last batch")
+
+
 if __name__ == "__main__":
-    multiprocessing.start_processes(rank_main, (torchrun(RANKS),), nprocs=RANKS, start_method="fork")
+    main()
