@@ -160,24 +160,24 @@ class Ddp(Torchrun):
         model.require_backward_grad_sync = last
 
 
-class GradientBuffer:
-    """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels in total.
+class PackedTensors:
+    """Tensors in one buffer, packed and unpacked by a few kernels in total.
 
-    The buffer has a view per gradient with the gradient's own strides, so that a copy is one sweep over memory.
+    The buffer has a view per tensor with the tensor's own strides, so that a copy is one sweep over memory.
     """
 
-    def __init__(self, gradients, dtype):
-        self.buffer = torch.zeros(sum(g.numel() for g in gradients), dtype=dtype, device=gradients[0].device)
+    def __init__(self, tensors, dtype):
+        self.buffer = torch.zeros(sum(t.numel() for t in tensors), dtype=dtype, device=tensors[0].device)
         self.views, begin = [], 0
-        for gradient in gradients:
-            self.views.append(self.buffer.as_strided(gradient.size(), gradient.stride(), begin))
-            begin += gradient.numel()
+        for tensor in tensors:
+            self.views.append(self.buffer.as_strided(tensor.size(), tensor.stride(), begin))
+            begin += tensor.numel()
 
-    def average(self, gradients, world_size):
-        torch._foreach_copy_(self.views, gradients)
+    def average(self, tensors, world_size):
+        torch._foreach_copy_(self.views, tensors)
         self.buffer.div_(world_size)
         distributed.all_reduce(self.buffer)
-        torch._foreach_copy_(gradients, self.views)
+        torch._foreach_copy_(tensors, self.views)
 
 
 class OneMessage(Torchrun):
@@ -188,7 +188,7 @@ class OneMessage(Torchrun):
 
     def __init__(self, args, device):
         super().__init__(args, device)
-        self.gradient_buffers = {}
+        self.packed = {}  # by optimizer
 
     def model(self, model):
         self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
@@ -203,10 +203,10 @@ class OneMessage(Torchrun):
 
     def update(self, optimizer, scaler, *, clip_norm=None):
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if optimizer not in self.gradient_buffers:
+        if optimizer not in self.packed:
             dtype = torch.bfloat16 if "bf16-gradients" in self.args.techniques else gradients[0].dtype
-            self.gradient_buffers[optimizer] = GradientBuffer(gradients, dtype)
-        self.gradient_buffers[optimizer].average(gradients, self.world_size)
+            self.packed[optimizer] = PackedTensors(gradients, dtype)
+        self.packed[optimizer].average(gradients, self.world_size)
         super().update(optimizer, scaler, clip_norm=clip_norm)
 
 
