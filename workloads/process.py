@@ -31,7 +31,11 @@ def pin(cpus):
 
 
 class Alone:
-    """A process that joins no others: rank 0 of a world of one. Base of the classes that join ranks."""
+    """A process that joins no others: rank 0 of a world of one. Base of the classes that join ranks.
+
+    Events, loop and probe assume that every iteration exchanges gradients once, `gradient_bytes` (`loop.py`) per device. For a strategy
+    with other traffic, or none in some iterations, that is the size of an all-reduce with as much traffic as an iteration has on average.
+    """
 
     rank = 0
     no_collectives = None
