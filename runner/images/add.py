@@ -81,7 +81,7 @@ def add(
         raise RequestError(f"{image.name} is in images/versions.yaml already; `dlscale images build` builds it")
     try:
         image = image.model_copy(update={"requires_python": _pythons(image, base)})
-        write_lock(image, upgrade=False)
+        write_lock(image, upgrade=False, step=_step(followed))
         wheels = fetch(image, cache=cache, report=report)
         facts: dict[str, object] = {"version": image.version, "device": image.device}
         facts |= {"base": base.name} if base.name != Entry.model_fields["base"].default else {}
@@ -192,7 +192,7 @@ def _pin_requirements(image: ImageSpec, followed: ImageSpec, *, build: str = "")
     loose = tuple(text if f"=={new}" in text else re.sub(r"==[^;\s]+", "", text) for text in own)
     pins = [Requirement(text) for text in followed.requirements]
     kept = "".join(f"{pin.name}{pin.specifier}\n" for pin in pins)
-    text = resolve(image.model_copy(update={"requirements": loose}), kept, on=image.base)
+    text = resolve(image.model_copy(update={"requirements": loose}), kept, on=image.base, step=_step(followed))
     found = {pin.name: pin.version for pin in read_lock(text)}
     runtime = next((version for name, version in found.items() if _RUNTIME.fullmatch(name)), None)
     requirements = tuple(
@@ -224,9 +224,19 @@ def _pythons(image: ImageSpec, base: BaseSpec) -> str:
 
 def _framework_wheel(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
     """Return the wheel of the framework itself."""
+    prefix = canonicalize_name(_package(image)).replace("-", "_")
+    return next(wheel for wheel in wheels if wheel.name.startswith(f"{prefix}-"))
+
+
+def _package(image: ImageSpec) -> str:
+    """Return the name of the framework's package."""
     number = image.version.partition("-")[0]
-    names = [Requirement(text).name for text in image.requirements if f"=={number}" in text]
-    return next(wheel for wheel in wheels if wheel.name.startswith(f"{canonicalize_name(names[0]).replace('-', '_')}-"))
+    return next(Requirement(text).name for text in image.requirements if f"=={number}" in text)
+
+
+def _step(followed: ImageSpec) -> str:
+    """Say what to do about a version that the package sources lack, or lack for the base's Python."""
+    return f"name another version, one of those that `pip index versions {_package(followed)}` lists"
 
 
 def _built_for(wheel: Path, wanted: str | None) -> tuple[str, tuple[str, ...], bool]:

@@ -116,9 +116,8 @@ class ImageSpec(Software):
     @property
     def lock_sha256(self) -> str:
         """Identifies the exact software inside, in records and labels. Raises RequestError if there is no lock."""
-        with reading(
-            self.lock_path, "can't be read", step="restore it from the repository or run `dlscale images lock`"
-        ):
+        step = f"type `dlscale images lock {self.framework}:{self.tag}` for a new version, or restore it from the repository"
+        with reading(self.lock_path, "can't be read", step=step):
             return hashlib.sha256(self.lock_path.read_bytes()).hexdigest()
 
     @property

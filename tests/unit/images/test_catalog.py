@@ -205,7 +205,9 @@ def test_a_version_number_selects_among_builds_for_several_pythons():
 
 def test_a_missing_lock_is_reported_with_the_command_that_makes_it():
     lost = image("1.9.1").model_copy(update={"directory": Path("/nowhere")})
-    with pytest.raises(RequestError, match=r"/nowhere/requirements.lock: can't be read .*`dlscale images lock`"):
+    with pytest.raises(
+        RequestError, match=r"/nowhere/requirements.lock: can't be read .*`dlscale images lock mxnet:1.9.1`"
+    ):
         _ = lost.lock_sha256
 
 
