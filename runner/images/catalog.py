@@ -74,14 +74,18 @@ class Catalog(Frozen):
 
         `version` may be a prefix that only builds of one release have; None is the newest for the device. Of several images, one that fits the GPUs
         is preferred, then, if requested, one with Horovod, then the newest; none has to fit.
-        Raises RequestError for an unknown framework or version, or if there is no such image for the device.
+        Raises RequestError for an unknown framework, an unknown or ambiguous version, or if there is no such image for the device.
         """
         offered = self.of(framework, device)
         if version is None and not offered:
             other = ", ".join(sorted({i.framework for i in self.images if i.device == device})) or "none"
             raise RequestError(f"{framework} has no image for DEVICE={device}; frameworks that do: {other}")
         if candidates := matching(version, offered) if version is not None else offered:
-            with_horovod = [image for image in candidates if horovod and self._with_horovod(image)]
+            if version is not None and len({release(image.version) for image in candidates}) > 1:
+                raise RequestError(
+                    f"VERSION={version} of {framework} can be {' or '.join(i.version for i in candidates)}; ask for one"
+                )
+            with_horovod = [image for image in candidates if horovod and self._find_horovod(image)]
             candidates = (*with_horovod, *(image for image in candidates if image not in with_horovod))
             return next((image for image in candidates if misfit(image, gpus, driver) is None), candidates[0])
         versions = [image.version for image in offered]
@@ -95,15 +99,15 @@ class Catalog(Frozen):
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
         """Return `image` with Horovod in it, which a vendor's container may have already. Raises RequestError if there is no such image."""
-        if found := self._with_horovod(image):
+        if found := self._find_horovod(image):
             return found
-        able = [other for other in self.images if self._with_horovod(other)]
+        able = [other for other in self.images if self._find_horovod(other)]
         own = ", ".join(i.version for i in able if i.framework == image.framework)
         others = ", ".join(f"{i.framework} {i.version}" for i in able)
         step = f"versions of {image.framework} that have: {own}" if own else f"these have: {others or 'none'}"
         raise RequestError(f"{image.name} has no image with Horovod; {step}")
 
-    def _with_horovod(self, image: ImageSpec) -> ImageSpec | None:
+    def _find_horovod(self, image: ImageSpec) -> ImageSpec | None:
         if "horovod" in image.brings:
             return image
         return next((other for other in self.extended if other.parent == image), None)
@@ -122,10 +126,9 @@ class Catalog(Frozen):
 
 
 def matching(version: str, images: Sequence[ImageSpec]) -> tuple[ImageSpec, ...]:
-    """Return the image of a version, or the builds of the only release with this prefix: 2.13 means 2.13.0-cpu if there is no 2.13.1."""
+    """Return the image of a version, or all whose versions begin with it: 2.13 matches 2.13.0-cpu, and would match 2.13.1 too."""
     exact = tuple(image for image in images if image.version == version)
-    prefixed = tuple(image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version))
-    return exact or (prefixed if len({release(image.version) for image in prefixed}) == 1 else ())
+    return exact or tuple(image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version))
 
 
 def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | None:
@@ -154,7 +157,7 @@ def load_images(root: Path) -> Catalog:
         root=root,
         bases=tuple(file.base(name) for name in file.bases),
         images=tuple(image for image, _ in pairs),
-        extended=tuple(_with_horovod(file, image, entry.horovod) for image, entry in pairs if entry.horovod),
+        extended=tuple(_horovod_image(file, image, entry.horovod) for image, entry in pairs if entry.horovod),
     )
 
 
@@ -185,7 +188,7 @@ def _plain_image(file: VersionsFile, root: Path, framework: str, entry: Entry) -
     )
 
 
-def _with_horovod(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> ImageSpec:
+def _horovod_image(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> ImageSpec:
     base = file.base(entry.base or file.horovod.base)
     return plain.model_copy(
         update={

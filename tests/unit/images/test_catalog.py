@@ -162,11 +162,22 @@ def test_an_image_that_cannot_run_is_refused_with_those_that_can(version, capabi
     assert str(caught.value) == sentence
 
 
-@pytest.mark.parametrize("typed", ["2", "2.1", ""])
-def test_an_ambiguous_prefix_or_half_a_number_selects_nothing(typed):
-    """2.1 is not 2.15.0, and 2 could also be 2.6.0."""
+@pytest.mark.parametrize("typed", ["2.1", ""])
+def test_half_a_number_selects_nothing(typed):
+    """2.1 is not 2.15.0."""
     with pytest.raises(RequestError, match="unknown VERSION"):
         CATALOG.find("pytorch", typed, "gpu")
+
+
+def test_an_ambiguous_prefix_is_refused_with_the_versions_that_it_can_mean():
+    """1.9 was called unknown once there was a 1.9.2 beside 1.9.1."""
+    plain = image("1.9.1")
+    two = CATALOG.model_copy(update={"images": (plain, plain.model_copy(update={"version": "1.9.2"}))})
+    with pytest.raises(RequestError, match=r"VERSION=1.9 of mxnet can be 1.9.2 or 1.9.1; ask for one"):
+        two.find("mxnet", "1.9", "cpu")
+    assert two.find("mxnet", "1.9.1", "cpu") == plain
+    with pytest.raises(RequestError, match=r"mxnet 1.9.2 is built for DEVICE=cpu, not gpu"):
+        two.find("mxnet", "1.9", "gpu")
 
 
 def test_mxnet_runs_on_hopper_in_its_vendors_container():
