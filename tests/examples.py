@@ -20,6 +20,11 @@ def catalog(*versions):
     return whole.model_copy(update=kept)
 
 
+def newest(framework, device):
+    """The version that a request without VERSION means."""
+    return load_images(ROOT).find(framework, None, device).version
+
+
 def gpu(index=0, **changes):
     return Gpu.model_validate(
         {

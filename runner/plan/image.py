@@ -36,12 +36,14 @@ def candidates(request: Request, device: Device, cluster: Cluster) -> tuple[Imag
     """
     catalog, node = load_images(SUITE_ROOT), cluster.node
     typed = request.version or ""
-    if not request.framework and not any(image.version.startswith(typed) for image in catalog.images):
+    having = {image.framework for image in catalog.images if image.version.startswith(typed)}
+    ranked = [framework for framework in dict.fromkeys((*PREFERRED, *catalog.frameworks)) if framework in having]
+    if not request.framework and not ranked:
         raise RequestError(
             unknown("VERSION", typed, {image.version for image in catalog.images if image.device == device})
         )
     found, refusals = [], []
-    for framework in [request.framework] if request.framework else dict.fromkeys((*PREFERRED, *catalog.frameworks)):
+    for framework in [request.framework] if request.framework else ranked:
         try:
             # A framework that Horovod does not support is refused later, by the plan, which names its strategies.
             horovod = request.strategy == "horovod" and framework in STRATEGIES["horovod"].frameworks
