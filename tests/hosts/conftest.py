@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import docker
+import examples
 import pytest
 from checkout import ROOT
 from environments import environment_of
@@ -119,8 +120,10 @@ def sif():
         environment = apptainer.environment(ROOT)
     except RequestError as error:
         pytest.skip(str(error))
-    images = ("mxnet:1.9.1", "mxnet:1.9.1-horovod")
-    subprocess.run((DLSCALE, "images", "sif", *images), env=environment, check=True, capture_output=True)
+    newest = f"mxnet:{examples.newest('mxnet', 'cpu')}"
+    subprocess.run(
+        (DLSCALE, "images", "sif", newest, f"{newest}-horovod"), env=environment, check=True, capture_output=True
+    )
     return environment
 
 

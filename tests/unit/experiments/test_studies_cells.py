@@ -22,6 +22,7 @@ from runner.experiments.studies.model import NOTHING, Altered, Pick, Usable
 from runner.experiments.studies.study import DIRECTORY as OWN
 from runner.experiments.studies.study import Block, Point, Same, Shorter, Study, study_names
 from runner.experiments.studies.tables import differences
+from runner.images.catalog import load_images
 from runner.results.published.load import DIRECTORY
 from runner.results.published.load import load as load_source
 
@@ -131,6 +132,7 @@ def test_batches_and_iterations_of_table_2():
     assert (request.batch, request.iterations, request.scaling) == (128, 4000, "weak")
 
 
+NEWEST = examples.newest("tensorflow", "gpu")
 NO_CODE = "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
 
 
@@ -147,7 +149,11 @@ NO_CODE = "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
         ),
         (
             "dell-p100",
-            gpu_machine(4, misfits={"1.9.1-cu112": NO_CODE, "1.9.1-nvidia": "not built here"}),
+            gpu_machine(
+                4,
+                misfits={image.version: "not built here" for image in load_images(examples.ROOT).of("mxnet")}
+                | {"1.9.1-cu112": NO_CODE},
+            ),
             "mxnet-googlenet.1gpus",
             NO_CODE,
         ),
@@ -201,10 +207,10 @@ def test_extra_scales_are_run_only_if_the_sources_own_do_not_fit():
 @pytest.mark.parametrize(
     ("study", "machine", "cell", "version"),
     [
-        ("cern-wgan", gpu_machine(4, misfits={"1.15.5-nvidia": "not built here"}), "batch.1gpus.batch16", "2.21.0"),
+        ("cern-wgan", gpu_machine(4, misfits={"1.15.5-nvidia": "not built here"}), "batch.1gpus.batch16", NEWEST),
         ("cern-wgan", gpu_machine(1), "batch.1gpus.batch16", "1.15.5-nvidia"),
         # Four GPUs are required, but NVIDIA's TensorFlow 1.15 trains on one.
-        ("dell-p100", gpu_machine(4), "tensorflow.4gpus", "2.21.0"),
+        ("dell-p100", gpu_machine(4), "tensorflow.4gpus", NEWEST),
     ],
 )
 def test_the_next_version_is_used_if_the_first_does_not_run_or_is_limited_to_one_device(study, machine, cell, version):
@@ -298,7 +304,9 @@ def test_a_cell_takes_runs_of_its_scale_wire_and_case_and_needs_its_baseline(pic
 
 def test_another_framework_can_stand_in():
     found = [*planned_cells(STUDIES["cern-wgan"], gpu_machine(1), asked=Request(framework="pytorch")).values()]
-    assert {(cell.request.framework, cell.request.version) for cell in found} == {("pytorch", "2.15.0")}
+    assert {(cell.request.framework, cell.request.version) for cell in found} == {
+        ("pytorch", examples.newest("pytorch", "gpu"))
+    }
     assert {cell.where.framework for cell in found} == {"tensorflow"}
     assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
 
@@ -411,7 +419,7 @@ def test_every_difference_from_the_source_is_listed():
     )
     cell = planned_cells(study, cpu_machine(), "small")["own.1gpus"]
     assert set(cell.altered) == {
-        Altered(field="version", published="0.7.0", here="1.9.1"),
+        Altered(field="version", published="0.7.0", here=examples.newest("mxnet", "cpu")),
         Altered(field="data", published="ILSVRC2012", here="synthetic images"),
         Altered(field="iterations", published="1 epoch", here="4 iterations"),
         Altered(field="image_size", published="224", here="32"),
@@ -433,7 +441,7 @@ def test_declared_differences_are_in_every_cell_and_a_small_study_names_unstated
     )
     whole, small = (planned_cells(study, cpu_machine(), scale)["own.1gpus"].altered for scale in ("full", "small"))
     loss = Altered(field="loss", published="smoothed", here="plain", declared=True)
-    version = Altered(field="version", published="0.7.0", here="1.9.1")
+    version = Altered(field="version", published="0.7.0", here=examples.newest("mxnet", "cpu"))
     chosen = Altered(field="image_size", published="not stated", here="224", declared=True)
     assert set(whole) == {loss, version, chosen}
     assert set(small) == {loss, version, Altered(field="image_size", published="not stated", here="32")}
