@@ -129,7 +129,7 @@ def _build(
     files |= {f"patches/{path.name}": path for path in image.patches}
     files |= {f"wheels/{wheel.name}": wheel for wheel in sorted(wheels)}
     labels = {
-        LABEL_INPUTS: inputs_sha256(image),
+        LABEL_INPUTS: build_inputs_sha256(image),
         **based_on(image, client),
         LABEL_REVISION: read_git(SUITE_ROOT).commit or "unknown",
     }
@@ -149,19 +149,19 @@ def _build(
 
 def is_current(image: ImageSpec, labels: Mapping[str, str], *, based_on: Mapping[str, str]) -> bool:
     """Whether a build now would yield an image with these labels; `based_on` has the ids that must match, of images in the engine."""
-    return labels.get(LABEL_INPUTS) == inputs_sha256(image) and all(
+    return labels.get(LABEL_INPUTS) == build_inputs_sha256(image) and all(
         labels.get(key) == based_on[key] for key in based_on
     )
 
 
-def inputs_sha256(image: ImageSpec) -> str:
+def build_inputs_sha256(image: ImageSpec) -> str:
     """Return the digest of all inputs of an image's build: equal inputs need no new build."""
     digest = hashlib.sha256((image.base.reference if image.base else str(image.container)).encode())
     for path in (image.dockerfile, image.lock_path, smoke_test(image), *image.patches):
         with reading(path, "can't be read", step="run `dlscale images render`"):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     if image.parent:
-        digest.update(inputs_sha256(image.parent).encode())
+        digest.update(build_inputs_sha256(image.parent).encode())
     return digest.hexdigest()
 
 

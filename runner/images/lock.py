@@ -53,7 +53,7 @@ def write_lock(image: ImageSpec, *, upgrade: bool, step: str = _STEP) -> bool:
 
 def header(image: ImageSpec) -> str:
     """Return the beginning of every lock: its generator, and the digest of its inputs."""
-    return _HEADER.format(inputs=inputs_sha256(image))
+    return _HEADER.format(inputs=lock_inputs_sha256(image))
 
 
 def write_if_changed(path: Path, text: str) -> bool:
@@ -74,13 +74,13 @@ def check_lock(image: ImageSpec) -> None:
     """
     _ = image.lock_sha256  # raises if it is missing
     found = _INPUTS.search(image.lock_path.read_text(encoding="utf-8"))
-    if found is None or found[1] != inputs_sha256(image):
+    if found is None or found[1] != lock_inputs_sha256(image):
         raise DlscaleError(
             f"{image.lock_path}: is outdated, images/versions.yaml has other requirements; run `dlscale images lock`"
         )
 
 
-def inputs_sha256(image: ImageSpec) -> str:
+def lock_inputs_sha256(image: ImageSpec) -> str:
     """Return the digest of everything that determines a lock, for an extension also its parent and its patches.
 
     The digest of an extension's lock thus identifies everything in its image.

@@ -24,10 +24,10 @@ from runner.images.build import (
     LABEL_BASE,
     LABEL_INPUTS,
     MANIFEST,
+    build_inputs_sha256,
     check_disk,
     ensure,
     find_built,
-    inputs_sha256,
     is_current,
     load,
     save,
@@ -126,7 +126,7 @@ def test_a_new_base_causes_a_new_build_and_removes_the_old_image(made, tmp_path)
 
 
 def test_an_image_is_current_if_its_inputs_are_unchanged():
-    labels = {LABEL_INPUTS: inputs_sha256(IMAGE), LABEL_BASE: "base 1"}
+    labels = {LABEL_INPUTS: build_inputs_sha256(IMAGE), LABEL_BASE: "base 1"}
     assert is_current(IMAGE, labels, based_on={LABEL_BASE: "base 1"})
     assert not is_current(IMAGE, labels, based_on={LABEL_BASE: "base 2"})
     assert is_current(IMAGE, labels, based_on={})  # loaded by `images load`, without its base
@@ -138,13 +138,13 @@ def test_an_image_is_current_if_its_inputs_are_unchanged():
 def test_changing_any_input_changes_the_digest(tmp_path, name):
     shutil.copytree(IMAGE.directory, tmp_path / "copy")
     copy = IMAGE.model_copy(update={"directory": tmp_path / "copy"})
-    assert inputs_sha256(copy) == inputs_sha256(IMAGE)
+    assert build_inputs_sha256(copy) == build_inputs_sha256(IMAGE)
     with (tmp_path / "copy" / name).open("a") as file:
         file.write("# changed\n")
-    assert inputs_sha256(copy) != inputs_sha256(IMAGE)
+    assert build_inputs_sha256(copy) != build_inputs_sha256(IMAGE)
     (tmp_path / "copy" / name).unlink()
     with pytest.raises(RequestError, match=rf"{name}: can't be read"):
-        inputs_sha256(copy)
+        build_inputs_sha256(copy)
 
 
 def test_a_failed_step_is_reported_with_its_last_output(made, tmp_path):

@@ -15,7 +15,7 @@ from wheels import make_sdist
 
 from runner.core.errors import DlscaleError, RequestError
 from runner.images import build
-from runner.images.build import LABEL_BASE, LABEL_INPUTS, LABEL_PARENT, ensure, inputs_sha256, is_current
+from runner.images.build import LABEL_BASE, LABEL_INPUTS, LABEL_PARENT, build_inputs_sha256, ensure, is_current
 from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.render import render
@@ -121,16 +121,16 @@ def test_a_changed_parent_or_patch_outdates_the_image_and_its_lock(copied, chang
     """Its lock alone identifies, by digest, everything in the image."""
     image = copied.with_horovod(copied.find("mxnet", "1.9.1", "cpu"))
     check_lock(image)
-    before = inputs_sha256(image)
+    before = build_inputs_sha256(image)
     with (copied.root / "images" / changed).open("a", encoding="utf-8") as file:
         file.write("# changed\n")
-    assert inputs_sha256(image) != before
+    assert build_inputs_sha256(image) != before
     with pytest.raises(DlscaleError, match=r"horovod/requirements.lock: is outdated") if lock_too else nullcontext():
         check_lock(image)
 
 
 def test_it_is_outdated_once_the_parent_is_another_image():
-    labels = {LABEL_INPUTS: inputs_sha256(MXNET), LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"}
+    labels = {LABEL_INPUTS: build_inputs_sha256(MXNET), LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"}
     assert is_current(MXNET, labels, based_on={LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"})
     assert not is_current(MXNET, labels, based_on={LABEL_BASE: "base 1", LABEL_PARENT: "parent 2"})
     assert not is_current(MXNET, labels, based_on={LABEL_BASE: "base 2", LABEL_PARENT: "parent 1"})

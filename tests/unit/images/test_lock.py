@@ -13,7 +13,7 @@ from runner.core.errors import DlscaleError, RequestError
 from runner.engines import process
 from runner.images import lock
 from runner.images.catalog import load_images
-from runner.images.lock import check_lock, inputs_sha256, oldest_python, pip_sources, write_lock
+from runner.images.lock import check_lock, lock_inputs_sha256, oldest_python, pip_sources, write_lock
 
 CATALOG = load_images(Path(__file__).parents[3])
 _UNREACHABLE = "Failed to fetch: `https://elsewhere/whl/tiny/` dns error"
@@ -50,7 +50,7 @@ def test_an_outdated_lock_is_detected(changes):
     with pytest.raises(DlscaleError, match=r"requirements.lock: is outdated, .* has other requirements; run `dlscale"):
         check_lock(image)
     undecided = CATALOG.images[0].model_copy(update={"size_mib": 9_999, "extra_index": "x"})
-    assert inputs_sha256(undecided) == inputs_sha256(CATALOG.images[0])
+    assert lock_inputs_sha256(undecided) == lock_inputs_sha256(CATALOG.images[0])
 
 
 def test_pips_sources_are_read_from_its_configuration(monkeypatch):
