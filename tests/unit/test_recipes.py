@@ -20,7 +20,6 @@ from runner.core.errors import RequestError
 from runner.core.request import DialectName
 from runner.core.transport import carrier
 from runner.core.workload import choose_workload, load_workloads
-from runner.images.catalog import load_images
 from runner.plan import launch
 from runner.plan.launch import launchers
 from runner.plan.strategy import offered
@@ -63,7 +62,7 @@ def test_a_strategy_is_one_entry_and_a_launcher(monkeypatch):
     trial = examples.trial(framework="pytorch", world_size=2, processes=2).model_copy(update={"strategy": "pairs"})
     assert [spec.name for spec in launch.launch(examples.job(trial))] == ["pairs"]
     assert carrier(trial) == "gloo"
-    images = load_images(examples.ROOT).images
+    images = examples.catalog("1.9.1", "2.13.0-cpu", "2.15.0").images
     assert {image.name for image in images if "pairs" in offered(image)} == {"pytorch 2.13.0-cpu"}
 
 
