@@ -1,4 +1,4 @@
-"""Imports MXNet 1.9.1 with a current NumPy: `from with_mxnet.shim import mx`.
+"""Imports MXNet 1.9 with a current NumPy: `from with_mxnet.shim import mx`.
 
 MXNet uses `numpy.bool`, which NumPy 1.24 removed; Python 3.12 needs a newer NumPy than that.
 
