@@ -81,7 +81,10 @@ class CustomImage(Software):
 
 
 def inspect_image(client: Client, reference: str, *, machine: str = "this machine") -> FoundImage:
-    """Inspect an image in the engine of a machine; it is never pulled, since the image behind a tag must not change silently. Raises RequestError if it is missing."""
+    """Inspect an image in the engine of a machine; it is never pulled, since the image behind a tag must not change silently.
+
+    Raises RequestError if it is missing.
+    """
     try:
         found = find_image(client, reference)
     except EngineRefusedError as error:

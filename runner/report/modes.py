@@ -34,11 +34,13 @@ def tables(summary: Summary) -> tuple[Table, ...]:
         placed = any(one.latency and one.latency.without_transfer for _, one in answers)
         labelled = any(one.accuracy for _, one in answers)
         legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
-        found.append(Table.without_empty_columns(answers, _answer_columns(), legend=legend))
+        found.append(Table.without_empty_columns(answers, _answer_columns(), title="Inference", legend=legend))
     if generated := [(row.devices, one) for row in summary.rows if row.answers for one in row.answers.generation]:
-        found.append(Table.without_empty_columns(generated, _GENERATION_COLUMNS, legend=_GENERATION))
+        found.append(
+            Table.without_empty_columns(generated, _GENERATION_COLUMNS, title="Generation", legend=_GENERATION)
+        )
     if epochs := [(row.devices, one) for row in summary.rows for one in _evenly_spaced(row.epochs)]:
-        found.append(Table.from_entries(epochs, _EPOCH_COLUMNS, legend=_EPOCHS))
+        found.append(Table.from_entries(epochs, _EPOCH_COLUMNS, title="Validation by epoch", legend=_EPOCHS))
     return tuple(found)
 
 

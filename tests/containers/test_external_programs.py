@@ -151,7 +151,7 @@ def test_a_command_is_as_confined_as_every_job(ensure_image, bench):
 def test_a_missing_image_is_refused_and_never_pulled(bench):
     done = bench("dlscale-test/no-such-image:1", "true")
     assert done.code == 2
-    assert "type `docker pull dlscale-test/no-such-image:1`, or `dlscale images load`" in done.stderr
+    assert "type `docker pull dlscale-test/no-such-image:1` there, or `dlscale images load`" in done.stderr
     assert not list(done.out.glob("*"))
     assert bench("NOT A NAME", "true").code == 2
 

@@ -12,7 +12,7 @@ from typing import Final
 from runner.analysis.comparisons.transports import Curve
 from runner.analysis.summarize import Summary
 from runner.core.record import RunRecord
-from runner.report import collectives, matrix, telemetry, transports
+from runner.report import collectives, matrix, modes, telemetry, transports
 from runner.report.page import figures as drawn
 from runner.report.page import overview, runs
 from runner.report.page.figures import Watched
@@ -244,6 +244,7 @@ def _curve_block(curve: Curve, summary: Summary, *, name: str, watched: Watched 
         ),
         tables=(
             matrix.scaling(summary),
+            *modes.tables(summary),
             *filter(None, (matrix.parts(summary), collectives.table(("", row) for row in summary.rows))),
             *telemetry.tables(summary),
         ),

@@ -19,6 +19,7 @@ import csv
 import io
 import struct
 
+import examples
 import pages
 import pytest
 import records
@@ -28,7 +29,9 @@ from runner.report import picture
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import MOST_BLOCKS, MOST_ROWS, MOST_RUNS, markdown
 from runner.report.page.model import Block, Figure, Series, prose, to_csv
+from runner.report.publish import Measured
 from runner.report.table import Table
+from runner.results.store import read_record
 
 MEASURED = Series(
     name="measured",
@@ -186,6 +189,16 @@ def test_long_tables_are_replaced_by_their_length_but_later_short_ones_kept():
     assert "Left out here: Kernels (21 rows)" in text
     assert "| short | 1 |\n\na legend\n" in text
     assert "| k | 1 |" not in text
+
+
+def test_the_page_has_the_latencies_of_an_inference():
+    (path,) = (examples.ROOT / "results/h200/inference").glob("20261122T195314Z-107f-*-r1")
+    found, record = Collected(), read_record(path)
+    found.matrix(Measured.of([(path, record)]), name=record.matrix_id, watched={})
+    text = markdown(found.page(title="t", made="m"))
+    assert "**Inference**" in text
+    assert "| latency p50 (ms) | latency p90 (ms) | latency p99 (ms) |" in text
+    assert "| 33.56 |" in text
 
 
 @pytest.mark.parametrize(
