@@ -28,7 +28,7 @@ from runner.core.console import in_user_terms, open_console
 from runner.core.errors import DlscaleError, RequestError, file_error_sentence, is_utf8, readable
 from runner.core.request import Request
 from runner.experiments.studies.model import SHARED, Scale, StudyRequest
-from runner.results.find import is_pass
+from runner.results.find import PASS
 
 # Fields of `Request` that `overhead` and `ablate` share; batch and threads are per device.
 COMMON_FIELDS = (
@@ -227,7 +227,7 @@ def profile(
         run_argument(
             " of the passes; or a directory with runs at any depth: its newest pass",
             example="RUN=results/MACHINE with make, or dlscale profile results/MACHINE",
-            keep=is_pass,
+            unit=PASS,
         ),
     ],
     *,

@@ -14,7 +14,7 @@ from runner.core.console import notify, open_screen
 from runner.core.errors import RequestError, SlowerError
 from runner.core.units import counted
 from runner.report import compare as show
-from runner.results.find import FoundRuns, by_matrix, read_runs, runs_at
+from runner.results.find import MATRIX, FoundRuns, read_runs, runs_at
 from runner.results.find import since as split_since
 
 Form = Literal["table", "markdown", "json"]
@@ -32,7 +32,7 @@ def sides(a: str, b: str) -> tuple[Side, Side]:
         raise RequestError(
             "two sides are compared, before and after; name both, for example `dlscale compare last~1 last`"
         )
-    first, second = (runs_at(*map(str, runs_named(word, example="last", group=by_matrix))) for word in (a, b))
+    first, second = (runs_at(*map(str, runs_named(word, example="last", unit=MATRIX))) for word in (a, b))
     return (a, first), (b, second)
 
 

@@ -28,7 +28,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Option, Request
 from runner.core.workload import load_workloads
 from runner.images.catalog import load_images
-from runner.results.find import by_run, newest_first, resolve
+from runner.results.find import RUN, Unit, newest_first, resolve
 
 Text = str | None
 Parser = Callable[[str, str], object]  # a variable's name and its non-empty text → a value
@@ -292,11 +292,9 @@ def directory_parser(example: str) -> Callable[[str], Path]:
     return read
 
 
-def runs_named(
-    word: str, *, example: str, group: Callable[[Path], str] = by_run, keep: Callable[[Path], bool] = lambda _: True
-) -> list[Path]:
+def runs_named(word: str, *, example: str, unit: Unit = RUN) -> list[Path]:
     """The runs that a name means, the same for every command; see `find.resolve`. Raises RequestError if it is empty, matches no run, or is ambiguous."""
-    return resolve(str(directory_parser(example)(word)), group=group, keep=keep)
+    return resolve(str(directory_parser(example)(word)), unit)
 
 
 def directory_argument(text: str, *, example: str) -> Any:
@@ -304,13 +302,11 @@ def directory_argument(text: str, *, example: str) -> Any:
     return typer.Argument(help=text, parser=directory_parser(example))
 
 
-def run_argument(
-    more: str = "", *, example: str, metavar: str | None = None, keep: Callable[[Path], bool] = lambda _: True
-) -> Any:
-    """An argument that is a run, by any of its names, or a directory of runs; `keep` selects the runs that a name can mean."""
+def run_argument(more: str = "", *, example: str, metavar: str | None = None, unit: Unit = RUN) -> Any:
+    """An argument that is a run, by any of its names, or a directory of runs; `unit` is what a name can mean."""
 
     def read(text: str) -> Path:
-        return runs_named(text, example=example, keep=keep)[0]
+        return runs_named(text, example=example, unit=unit)[0]
 
     return typer.Argument(help=f"{RUN_HELP}{more}", metavar=metavar, parser=read, autocompletion=complete_run)
 

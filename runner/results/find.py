@@ -135,11 +135,6 @@ def _time_and_number(run: Path) -> tuple[str, str]:
     return match[1] if match else "", re.sub(r"\d+", lambda digits: digits[0].zfill(9), own)
 
 
-def by_run(run: Path) -> str:
-    """Group each run separately."""
-    return run.name
-
-
 def by_matrix(run: Path) -> str:
     """Group the runs of one command."""
     match = _ID.fullmatch(run.name)
@@ -169,20 +164,26 @@ def repeats_of(run: Path) -> FoundRuns:
     return read_runs((run, *(one for one in siblings if by_matrix(one) == by_matrix(run))))
 
 
-def is_pass(run: Path) -> bool:
-    """Whether a run directory has the name of a profiling pass."""
-    return "-profile-" in run.name
+@dataclass(frozen=True)
+class Unit:
+    """What a name means: `noun` in sentences, the key that its run directories share, and whether a directory belongs to one."""
+
+    noun: str
+    key: Callable[[Path], str]
+    holds: Callable[[Path], bool] = lambda _: True
 
 
-def resolve(
-    word: str, *, group: Callable[[Path], str] = by_run, keep: Callable[[Path], bool] = lambda _: True
-) -> list[Path]:
+RUN: Final = Unit("run", lambda run: run.name)
+MATRIX: Final = Unit("matrix", by_matrix)
+PASS: Final = Unit("profiling pass", RUN.key, lambda run: "-profile-" in run.name)
+
+
+def resolve(word: str, unit: Unit = RUN) -> list[Path]:
     """Resolve a command-line argument to paths: a path or glob is returned unmodified, anything else names runs in `results/`.
 
     Args:
         word: a path or glob; `last`, or `last~2` for the second before it; a run's id or an unambiguous prefix of it.
-        group: unit that `last` counts and returns whole: a run, or a matrix with all its runs. A prefix is ambiguous if it matches several units.
-        keep: selects the runs to consider by their directories.
+        unit: what `last` counts and returns whole, a matrix with all its runs. A prefix is ambiguous if it matches several units.
 
     Raises:
         RequestError: the word matches no run, or several; the sentence names some.
@@ -190,16 +191,15 @@ def resolve(
     last = _LAST.fullmatch(word)
     if not last and (os.path.exists(word) or "/" in word or glob.has_magic(word)):  # noqa: PTH110 - no error for an impossible path
         return [Path(word)]
-    runs = [run for run in newest_first() if keep(run)]
+    runs = [run for run in newest_first() if unit.holds(run)]
     groups: dict[str, list[Path]] = {}
     for run in runs:
-        groups.setdefault(group(run), []).append(run)
+        groups.setdefault(unit.key(run), []).append(run)
     if last:
         back = int(last[1] or 0)
         if back >= len(groups):
-            unit = "profiling pass" if keep is is_pass else "matrix" if group is by_matrix else "run"
             raise RequestError(
-                f"there is no {word}: {RESULTS} holds {counted(len(groups), unit)}; `dlscale ls` lists the runs"
+                f"there is no {word}: {RESULTS} holds {counted(len(groups), unit.noun)}; `dlscale ls` lists the runs"
             )
         return list(groups.values())[back]
     found = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
@@ -209,7 +209,7 @@ def resolve(
         near = inside or difflib.get_close_matches(word, ["last", *names], _MAX_NAMED, 0.5)
         meant = f"did you mean {_listed(near)}?" if near else "`dlscale ls` lists them"
         raise RequestError(f"{shorten(word)} is neither a path nor the beginning of a run's id in {RESULTS}; {meant}")
-    if len({group(run) for run in found}) > 1:
+    if len({unit.key(run) for run in found}) > 1:
         raise RequestError(
             f"{word} begins the ids of {counted(len(found))}: {_listed([r.name for r in found])}; name one"
         )

@@ -24,7 +24,7 @@ from runner.core import console
 from runner.core.errors import RequestError
 from runner.results import find
 from runner.results import find as by_name
-from runner.results.find import by_matrix, is_pass, newest_first, records_under, resolve, runs_at
+from runner.results.find import MATRIX, PASS, RUN, newest_first, records_under, resolve, runs_at
 from runner.results.store import write_record
 from runner.run import bench
 
@@ -104,21 +104,19 @@ def test_a_path_is_returned_unmodified(tree, monkeypatch):
 
 
 def test_a_matrix_is_all_runs_of_one_command(tree):
-    assert names(resolve("last", group=by_matrix)) == list(RUNS[:3])
-    assert names(resolve("last~1", group=by_matrix)) == list(RUNS[3:])
-    assert names(resolve(OLD, group=by_matrix)) == list(RUNS[3:])
+    assert names(resolve("last", MATRIX)) == list(RUNS[:3])
+    assert names(resolve("last~1", MATRIX)) == list(RUNS[3:])
+    assert names(resolve(OLD, MATRIX)) == list(RUNS[3:])
 
 
-@pytest.mark.parametrize(
-    ("units", "says"), [({"group": by_matrix}, "3 matrices"), ({"keep": is_pass}, "1 profiling pass"), ({}, "6 runs")]
-)
-def test_too_far_back_names_how_many_of_what_there_are(tree, units, says):
+@pytest.mark.parametrize(("unit", "says"), [(MATRIX, "3 matrices"), (PASS, "1 profiling pass"), (RUN, "6 runs")])
+def test_too_far_back_names_how_many_of_what_there_are(tree, unit, says):
     with pytest.raises(RequestError, match=f"holds {says};"):
-        resolve("last~9", **units)
+        resolve("last~9", unit)
 
 
 def test_the_last_pass_is_not_the_last_run(tree):
-    assert names(resolve("last", keep=is_pass)) == [RUNS[2]]
+    assert names(resolve("last", PASS)) == [RUNS[2]]
 
 
 @pytest.mark.parametrize(
