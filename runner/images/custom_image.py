@@ -80,7 +80,7 @@ class CustomImage(Software):
         return (f"--image={self.reference}", *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts))
 
 
-def inspect_image(client: Client, reference: str, *, machine: str = "this machine") -> FoundImage:
+def inspect_image(client: Client, reference: str, *, machine: str) -> FoundImage:
     """Inspect an image in the engine of a machine; it is never pulled, since the image behind a tag must not change silently.
 
     Raises RequestError if it is missing.

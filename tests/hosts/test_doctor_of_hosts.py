@@ -186,7 +186,9 @@ def test_a_missing_image_is_copied_to_the_node(nodes, here):
     clients = [seen.docker.client for seen in found]
     clients[1].images.remove(reference, force=True)
     said = []
-    ids = supply_image(reference, source=here, nodes=[seen.connection for seen in found], report=said.append)
+    ids = supply_image(
+        reference, source=here, machine="here", nodes=[seen.connection for seen in found], report=said.append
+    )
     assert said[0].startswith("n2: loading ")
     assert {client.images.get(reference).id for client in clients} == set(ids.values())
 
@@ -198,7 +200,7 @@ def test_another_image_with_the_same_name_is_replaced_and_removed(nodes, here, t
     old = client.images.get(tiny_image(client))
     old.tag(*reference.split(":"))
     client.images.remove("tiny:test", noprune=True)
-    supply_image(reference, source=here, nodes=[seen.connection], report=print)
+    supply_image(reference, source=here, machine="here", nodes=[seen.connection], report=print)
     assert client.images.get(reference).id != old.id
     assert old.id not in {image.id for image in client.images.list(all=True)}
 

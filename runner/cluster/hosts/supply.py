@@ -34,7 +34,7 @@ _UNPACK_S: Final = 3600
 
 
 def supply_image(
-    reference: str, *, source: Client, machine: str = "this machine", nodes: Sequence[Connection], report: Report
+    reference: str, *, source: Client, machine: str, nodes: Sequence[Connection], report: Report
 ) -> dict[str, str]:
     """Copy an image from the engine `source` of `machine` to every node that lacks it, and return its id on each by the node's name.
 

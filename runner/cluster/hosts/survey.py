@@ -311,9 +311,8 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
         (supplied if found else lacking).append(connection)
     if not lacking:
         return base.reference
-    machine = "this machine"
     try:
-        source = docker.connect()
+        source, machine = docker.connect(), "this machine"
         ensure_base(base, client=source, root=SUITE_ROOT, cache=cache_dir(), report=say)
     except EngineError as error:  # no engine here; a node that has the base supplies the others
         if not supplied:

@@ -81,13 +81,13 @@ def test_an_image_is_read_once_and_loaded_where_it_is_missing():
     source, empty, full, bare = Engine(new), Engine(becomes=new), Engine(new), Engine(becomes=new)
     said = []
     nodes = [node("n1", empty), node("n2", full), node("n3", bare)]
-    ids = supply_image(REFERENCE, source=source, nodes=nodes, report=said.append)
+    ids = supply_image(REFERENCE, source=source, machine="here", nodes=nodes, report=said.append)
     assert ids == {node.host.name: "sha256:new" for node in nodes}
     assert source.saved == 1
     assert tuple(empty.received) == tuple(bare.received) == BLOCKS
     assert full.received == []
     assert said[0] == f"n1, n3: loading {REFERENCE}, 300 MiB"
-    supply_image(REFERENCE, source=source, nodes=nodes, report=print)
+    supply_image(REFERENCE, source=source, machine="here", nodes=nodes, report=print)
     assert source.saved == 1  # every node has it
 
 
@@ -95,7 +95,7 @@ def test_an_image_is_read_once_and_loaded_where_it_is_missing():
 def test_an_old_image_is_replaced_and_not_left_untagged(other_name):
     old = image("sha256:old", layers=("sha256:z",), tags=(REFERENCE, *other_name))
     engine = Engine(old, becomes=image())
-    supply_image(REFERENCE, source=Engine(image()), nodes=[node("n1", engine)], report=print)
+    supply_image(REFERENCE, source=Engine(image()), machine="here", nodes=[node("n1", engine)], report=print)
     assert engine.removed == ([] if other_name else ["sha256:old"])
     assert (engine.timeouts, engine.api.timeout) == ([3600], 60)  # the previous timeout is restored
 
