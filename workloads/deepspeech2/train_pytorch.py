@@ -72,7 +72,9 @@ class Recognizer(Training):
     def loss(self, model, batch):
         log_probabilities, steps = model(batch.spectrograms, batch.frames)
         losses = {"reduction": "sum", "zero_infinity": False}  # a text that is too long must not go unnoticed
-        loss = self.torch.nn.functional.ctc_loss(log_probabilities, batch.texts, steps, batch.characters, **losses)
+        # As numbers: while PyTorch counts FLOP, it takes lengths in tensors to be on the GPU, like everything else.
+        lengths = steps.tolist(), batch.characters.tolist()
+        loss = self.torch.nn.functional.ctc_loss(log_probabilities, batch.texts, *lengths, **losses)
         return loss / len(batch.frames)
 
     def flop_per_sample(self):

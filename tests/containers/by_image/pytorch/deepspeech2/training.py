@@ -1,8 +1,8 @@
 """Inside the image: Deep Speech 2 has the catalog's layers, reads each utterance independently, and has the CTC loss.
 
 Prevents a layer that is missing or of another width; padding that affects an utterance's outputs; directions that are not added; a loss with
-another divisor or blank; an operation count without the recurrent layers; training that does not lower the loss; ranks that read the same files
-or count padding.
+another divisor or blank; a loss that fails on GPUs while FLOP is counted; an operation count without the recurrent layers; training that does not
+lower the loss; ranks that read the same files or count padding.
 """
 
 import itertools
@@ -22,6 +22,7 @@ from data_torch import copy_to_device
 from flags import SIZES, parser
 from flop import per_sample
 from models_torch import DeepSpeech2, build
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import Recognizer
 from with_pytorch.operations import recurrence, recurrence_backward
@@ -99,6 +100,18 @@ def recognizer(*words, ranks=None):
     return alone.training(Recognizer, parser, *alone.SPEECH, *words, ranks=ranks)
 
 
+class Operators(TorchDispatchMode):
+    """Notes the operators, and changes which of them run, as the mode that counts FLOP does."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.names.append(str(operator))
+        return operator(*args, **(kwargs or {}))
+
+
 def the_loss_sums_over_all_alignments():
     """Two utterances, of three and two steps, with texts of two characters and one: the sum over every output sequence with that text."""
     torch.manual_seed(1)
@@ -118,8 +131,11 @@ def the_loss_sums_over_all_alignments():
                 likely += math.exp(sum(told[step, row, one].item() for step, one in enumerate(said)))
         total -= math.log(likely)
     made = recognizer()
-    lost = made.loss(lambda *_: (told, torch.tensor([3, 2])), batch)
+    with Operators() as used:
+        lost = made.loss(lambda *_: (told, torch.tensor([3, 2])), batch)
     assert abs(lost.item() - total / 2) < 1e-4, (lost, total / 2)
+    # `_ctc_loss.Tensor` would refuse lengths on the CPU if the rest is on a GPU.
+    assert [name for name in used.names if "ctc" in name] == ["aten._ctc_loss.default"], used.names
     # The same letter twice needs three steps: in two, the loss is infinite, and must not be hidden.
     batch.characters = torch.tensor([2, 1])
     lost = made.loss(lambda *_: (told[:2], torch.tensor([2, 2])), batch)
