@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import datetime
 
 import pytest
 from examples import ROOT
@@ -195,13 +194,68 @@ def test_the_profiles_of_a_study_on_an_h200():
     assert f"{max(launches):.0f} % of the time in calls at most (ResNet-18, batch 4)" in text
     assert min(launches) == values("cudaLaunchKernel_api_time_share", "vgg16")[-1]
     assert f"{min(launches):.0f} % at least (VGG-16, batch 64)" in text
+    runs, minutes = time_of(folder)
+    assert f"The {runs} passes took {minutes:.0f} minutes of one GPU" in text
+
+
+def test_one_gpu_and_what_it_is_used_for_on_an_h200():
+    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
+    folder = RESULTS / "h200/tbd-analysis"
+    (path,) = folder.glob("*.reproduction.json")
+    found = read_reproduction(path)
+    assert Counter(one.verdict for one in found.judgements) == {"indicated": 1, "not testable here": 6}
+    runs, minutes = time_of(folder)
+    assert f"Its {runs} runs took {minutes:.0f} minutes of the GPU" in text
+
+    def told(metric, model, **of):
+        """The observation of one network on a GPU, and it with its interval."""
+        (one,) = (
+            one
+            for one in found.observations
+            if (one.metric, one.where.model, one.where.network, one.iterations) == (metric, model, None, None)
+            and all(getattr(one, name) == value for name, value in of.items())
+        )
+        return one, figure(one.value, half_width(one.ci95)) if one.ci95 else f"{one.value:.1f}"
+
+    rates = {model: told("throughput", model)[1] for model in ("resnet50", "inception-v3", "wgan", "deepspeech2")}
+    assert (
+        f"ResNet-50 reached {rates['resnet50']} images/s and Inception-v3 {rates['inception-v3']} at batch 32" in text
+    )
+    assert f"{rates['wgan']} at batch 64, Deep Speech 2 {rates['deepspeech2']} seconds of audio/s at batch 8" in text
+    busy, reached = (
+        [told(metric, model)[1] for model in ("resnet50", "inception-v3")]
+        for metric in ("gpu_compute_utilisation", "fp32_utilisation")
+    )
+    assert f"{busy[0]} % of a step of ResNet-50 and {busy[1]} % of one of Inception-v3" in text
+    assert f"they reach {reached[0]} and {reached[1]} % of the fp32 rate" in text
+    (driver,) = (
+        one
+        for one in found.observations
+        if (one.metric, one.where.network, one.where.batch) == ("fp32_utilisation", "pcie", 32)
+    )
+    assert f"give ResNet-50 {figure(driver.value, half_width(driver.ci95))} % over three whole runs" in text
+    assert (
+        f"the WGAN {told('fp32_utilisation', 'wgan')[1]} %, and Deep Speech 2 {told('fp32_utilisation', 'deepspeech2')[1]} %"
+        in text
+    )
+    for model, sentence in (
+        ("resnet50", "the longest takes {:.1f} % of the time at {:.1f} % of the fp32 rate in ResNet-50"),
+        ("inception-v3", "and {:.1f} % at {:.1f} % in Inception-v3"),
+    ):
+        time, rate = (
+            {one.name: one.value for one in found.observations if (one.metric, one.where.model) == (metric, model)}
+            for metric in ("kernel_time_share", "kernel_fp32_utilisation")
+        )
+        longest = max((name for name in time if "cudnn::bn_" in name), key=time.get)
+        # The two profilers write the last arguments of a template in different ways.
+        (low,) = (value for name, value in rate.items() if name.split(", ")[:4] == longest.split(", ")[:4])
+        assert sentence.format(time[longest], low) in text
+
+
+def time_of(folder):
+    """(number of runs, minutes that they took in all) of a folder."""
     records = [read_record(run) for run in run_directories(folder)]
-    started = {one.matrix_id: datetime.strptime(one.matrix_id[:16], "%Y%m%dT%H%M%S%z") for one in records}
-    last = {
-        one.matrix_id: one.provenance.recorded_at for one in sorted(records, key=lambda r: r.provenance.recorded_at)
-    }
-    spent = sum((last[matrix] - started[matrix]).total_seconds() for matrix in started)
-    assert f"The {len(records)} passes took {spent / 60:.0f} minutes of one GPU" in text
+    return len(records), sum(one.outcome.phases_s["total"] for one in records) / 60
 
 
 def with_interval(row):
