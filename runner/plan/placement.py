@@ -174,69 +174,71 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
     return tuple(found)
 
 
-def choose_wires(members: Sequence[Member], wanted: WireRequest) -> tuple[Wire, ...]:
+def choose_wires(members: Sequence[Member], wire_request: WireRequest) -> tuple[Wire, ...]:
     """Choose one kind of wire for all nodes, and its interface on each. Raises RequestError if a node lacks such a wire."""
     refusals = []
-    for kind in _kinds(wanted):
+    for kind in _kinds(wire_request):
         try:
-            return tuple(_wire(member, kind, wanted) for member in members)
+            return tuple(_wire(member, kind, wire_request) for member in members)
         except RequestError as error:
             refusals.append(error)
     raise refusals[-1]
 
 
-def _kinds(wanted: WireRequest) -> tuple[WireKind, ...]:
+def _kinds(wire_request: WireRequest) -> tuple[WireKind, ...]:
     """The kinds that meet the request, best first."""
-    asked = f"INTERCONNECT={wanted.interconnect}"
-    if wanted.hca and (wanted.ip_only or wanted.interconnect == "ethernet"):
-        why = "gradients travel by IP, which bypasses adapters" if wanted.ip_only else f"{asked} uses none"
+    asked = f"INTERCONNECT={wire_request.interconnect}"
+    if wire_request.hca and (wire_request.ip_only or wire_request.interconnect == "ethernet"):
+        why = "gradients travel by IP, which bypasses adapters" if wire_request.ip_only else f"{asked} uses none"
         raise RequestError(
-            f"HCA={wanted.hca} asked, but {why}; leave HCA out, or ask for a strategy or interconnect that uses it"
+            f"HCA={wire_request.hca} asked, but {why}; leave HCA out, or ask for a strategy or interconnect that uses it"
         )
-    if wanted.interconnect == "roce" and wanted.ip_only:
+    if wire_request.interconnect == "roce" and wire_request.ip_only:
         raise RequestError(
             f"{asked} asked, but gradients travel by IP, which is Ethernet on RoCE adapters; "
             "ask for INTERCONNECT=ethernet with IFACE=NAME of that adapter's interface"
         )
-    if wanted.interconnect != "auto":
-        if wanted.interconnect not in KINDS:
+    if wire_request.interconnect != "auto":
+        if wire_request.interconnect not in KINDS:
             raise RequestError(
-                f"{asked} asked, but no {wanted.interconnect} leads from one node to another; "
+                f"{asked} asked, but no {wire_request.interconnect} leads from one node to another; "
                 f"ask for INTERCONNECT=auto, {', '.join(reversed(KINDS))}, or for one node"
             )
-        return (wanted.interconnect,)
-    if wanted.hca:
+        return (wire_request.interconnect,)
+    if wire_request.hca:
         return ("infiniband", "roce")
     # An interface that was requested by name must carry the gradients; RDMA on another wire would bypass it.
-    return ("infiniband", "ethernet") if wanted.ip_only or wanted.iface else KINDS
+    return ("infiniband", "ethernet") if wire_request.ip_only or wire_request.iface else KINDS
 
 
-def _wire(member: Member, kind: WireKind, wanted: WireRequest) -> Wire:
+def _wire(member: Member, kind: WireKind, wire_request: WireRequest) -> Wire:
     node = member.node
     # IP uses no adapter, but if there is no InfiniBand interface, a missing adapter is the better reason for refusal.
-    without_adapter = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
-    hcas = () if without_adapter else _hcas(member, kind, wanted)
-    nic = _nic(member, kind, wanted)
+    without_adapter = kind == "ethernet" or (
+        wire_request.ip_only and any(nic.kind == "infiniband" for nic in node.nics)
+    )
+    hcas = () if without_adapter else _hcas(member, kind, wire_request)
+    nic = _nic(member, kind, wire_request)
     address = member.network.addresses.get(nic.name) or nic.address
     if address is None:
         raise RequestError(
             f"{node.name}: interface {nic.name} has no address, so no other node can reach it; "
             "assign one, add it to the hosts file, or ask for another interface with IFACE=NAME"
         )
-    used = () if wanted.ip_only else tuple(f"{port.name}:{port.port}" for port in hcas)
+    used = () if wire_request.ip_only else tuple(f"{port.name}:{port.port}" for port in hcas)
     return Wire(kind=kind, iface=nic.name, address=address, hcas=used)
 
 
-def _nic(member: Member, kind: WireKind, wanted: WireRequest) -> Nic:
+def _nic(member: Member, kind: WireKind, wire_request: WireRequest) -> Nic:
     """The interface that was requested by name, that has the role in the hosts file, or the fastest of that kind."""
     node = member.node
-    if name := wanted.iface or member.network.roles.get(kind):
-        return _named_nic(node, name, kind, wanted)
+    if name := wire_request.iface or member.network.roles.get(kind):
+        return _named_nic(node, name, kind, wire_request)
     usable = [nic for nic in node.nics if nic.state != "down" and nic.address]
     if kind == "infiniband":
         fitting = [nic for nic in usable if nic.kind == "infiniband"]
-        if not fitting and not wanted.ip_only:
-            return _nic(member, "ethernet", wanted)  # RDMA needs no address; ranks rendezvous over Ethernet
+        if not fitting and not wire_request.ip_only:
+            return _nic(member, "ethernet", wire_request)  # RDMA needs no address; ranks rendezvous over Ethernet
     else:
         fitting = [nic for nic in usable if nic.kind in ("ethernet", "bond")]
         # Virtual machines and containers have only virtual interfaces.
@@ -250,17 +252,17 @@ def _nic(member: Member, kind: WireKind, wanted: WireRequest) -> Nic:
     return max(fitting, key=lambda nic: nic.speed_mbit or 0)
 
 
-def _named_nic(node: Node, name: str, kind: WireKind, wanted: WireRequest) -> Nic:
+def _named_nic(node: Node, name: str, kind: WireKind, wire_request: WireRequest) -> Nic:
     """Return an interface by name. Raises RequestError if it is missing, down, or cannot be that kind of wire."""
     by_name = {nic.name: nic for nic in node.nics}
-    where = f"IFACE={name} asked" if wanted.iface else f"the hosts file names {name} for {kind}"
+    where = f"IFACE={name} asked" if wire_request.iface else f"the hosts file names {name} for {kind}"
     if name not in by_name:
         raise RequestError(f"{where}, {node.name} has no such interface; it has {nearest(name, tuple(by_name))}")
     nic = by_name[name]
     if nic.state == "down":
         raise RequestError(f"{where}, which is down on {node.name}; bring it up, or ask for another with IFACE=NAME")
     # Whether the interface itself must carry the gradients: with IP, or if only its name was requested.
-    carries = wanted.ip_only or (wanted.interconnect == "auto" and wanted.hca is None)
+    carries = wire_request.ip_only or (wire_request.interconnect == "auto" and wire_request.hca is None)
     if (nic.kind == "infiniband") != (kind == "infiniband") and (carries or kind == "ethernet"):
         raise RequestError(
             f"{where}, but on {node.name} it is {nic.kind}, not {kind}; "
@@ -269,10 +271,10 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: WireRequest) -> Ni
     return nic
 
 
-def _hcas(member: Member, kind: WireKind, wanted: WireRequest) -> tuple[Hca, ...]:
+def _hcas(member: Member, kind: WireKind, wire_request: WireRequest) -> tuple[Hca, ...]:
     """The active ports that RDMA of this kind can use, limited to those that were named. Raises RequestError if there are none."""
     node = member.node
-    named = (wanted.hca,) if wanted.hca else member.network.hcas
+    named = (wire_request.hca,) if wire_request.hca else member.network.hcas
     found = tuple(
         port
         for port in node.hcas
@@ -283,8 +285,10 @@ def _hcas(member: Member, kind: WireKind, wanted: WireRequest) -> tuple[Hca, ...
     if found:
         return found
     present = ", ".join(f"{port.name}:{port.port} {port.link_layer} {port.state}" for port in node.hcas) or "none"
-    if wanted.hca:
-        raise RequestError(f"HCA={wanted.hca} asked, {node.name} has no such active adapter (adapters: {present})")
+    if wire_request.hca:
+        raise RequestError(
+            f"HCA={wire_request.hca} asked, {node.name} has no such active adapter (adapters: {present})"
+        )
     raise RequestError(
         f"INTERCONNECT={kind} asked, {node.name} has no active adapter for it (adapters: {present}); "
         "check `dlscale doctor --hosts`, or ask for INTERCONNECT=ethernet"
