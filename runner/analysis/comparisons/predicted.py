@@ -53,10 +53,11 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
     chosen = _wire(usable, wire, model)
     points = tuple(_points(usable))
     windows = usable_windows(own)
+    beside = [record for record in usable if record.trial.key == run.trial.key and _label(record) == chosen.label]
     measured = [
-        (record.trial.world_size, record.measurement.throughput.value)
-        for record in usable
-        if record.trial.key == run.trial.key and _label(record) == chosen.label and record.measurement.throughput
+        (scale, metrics.pooled_rate(found))
+        for scale in {record.trial.world_size for record in beside}
+        if (found := usable_windows([record for record in beside if record.trial.world_size == scale]))
     ]
     rows = predict(
         one,
@@ -81,11 +82,11 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
 
 
 def _trains(record: RunRecord) -> bool:
-    """Whether the record is a usable PyTorch training of a modelled strategy that ran alone."""
+    """Whether the record is a usable PyTorch training of a modelled strategy, at a fixed batch per device, that ran alone."""
     trial = record.trial
     return (
         isinstance(trial, Trial)
-        and (trial.framework, trial.mode, trial.concurrent) == ("pytorch", "train", None)
+        and (trial.framework, trial.mode, trial.scaling, trial.concurrent) == ("pytorch", "train", "weak", None)
         and trial.strategy in _MODELLED
         and not record.profiled
         and record.validity.status in ("valid", "degraded")
@@ -105,8 +106,8 @@ def _refuse(run: RunRecord, own: Sequence[RunRecord]) -> None:
         )
     if not own:
         raise RequestError(
-            f"{run.run_id}: only a PyTorch training on one device that is valid or degraded can be predicted, for ddp; "
-            "`dlscale ls` lists the runs"
+            f"{run.run_id}: only a PyTorch training on one device with SCALING=weak that is valid or degraded can be predicted, "
+            "for ddp; `dlscale ls` lists the runs"
         )
 
 
@@ -149,15 +150,20 @@ def _scaled(backward: Backward, *, time: float, size: float) -> Backward:
 
 
 def _points(records: Sequence[RunRecord]) -> Iterable[Point]:
-    """Yield a point for each run on several devices with a probe, a baseline on file, and gradient-ready times."""
+    """Yield a point for each training on several devices with a probe, a baseline on file, and gradient-ready times.
+
+    Repeats are one point: they share their error, so that each of them as a point would narrow the interval.
+    """
     by_id = {record.run_id: record for record in records}
     with_backward = [record for record in records if record.measurement.backward]
+    repeats: dict[tuple[str, int, str], list[RunRecord]] = {}
     for record in records:
-        base, parts = by_id.get(record.scaling.baseline_run_id or ""), record.measurement.step_parts
-        if record.trial.world_size == 1 or base is None or not record.measurement.probe or not parts:
-            continue
-        if one := _one_device([base], with_backward, joined=record):
-            yield Point(one=one, wire=_probed_wire(record), devices=record.trial.world_size, step_s=parts.step_s)
+        if record.trial.world_size > 1 and record.scaling.baseline_run_id in by_id and record.measurement.probe:
+            repeats.setdefault((record.trial.key, record.trial.world_size, _label(record)), []).append(record)
+    for own in repeats.values():
+        bases = {base: by_id[base] for record in own if (base := record.scaling.baseline_run_id)}
+        if one := _one_device([*bases.values()], with_backward, joined=own[0]):
+            yield Point(one=one, wire=_probed_wire(own[0]), devices=own[0].trial.world_size, step_s=_step_s(own))
 
 
 def _probed_wire(record: RunRecord) -> Wire:

@@ -167,6 +167,55 @@ def test_throughputs_of_held_out_networks_are_predicted_within_5_percent(records
     assert beside
     assert all(row.ci95.low < row.measured < row.ci95.high for row in beside if row.devices > 1)
     assert any("extrapolated" in note for note in found.notes)
+    text = " ".join((ROOT / "docs/predict.md").read_text("utf-8").split())
+    own = {of: max(abs(error) for where, error in found.errors if ("nvlink" in where) is of) for of in (True, False)}
+    assert f"the largest is {100 * own[True]:.1f} % over NVLink and {100 * own[False]:.1f} % over the others" in text
+    elsewhere = {where.split()[0] for where, _ in found.errors if "nvlink" not in where}
+    assert elsewhere == {"resnet50"}
+
+
+def again(record, trial=None, **measurement):
+    """The same run under another id, with changes of its trial and its measurement."""
+    return record.model_copy(
+        update={
+            "run_id": f"{record.run_id}-again",
+            "trial": record.trial.model_copy(update=trial or {}),
+            "measurement": record.measurement.model_copy(update=measurement),
+        }
+    )
+
+
+def test_repeats_of_a_training_are_one_point_and_one_measured_rate(records):
+    """Each repeat was a point, and three of one training an interval; the rate of the last repeat was shown as measured."""
+    run = next(record for record in records if record.trial.world_size == 1 and record.measurement.backward)
+    several = [record for record in records if record.trial.world_size > 1]
+    given = {"wire": "nvlink", "devices": (1, 2, 4, 64)}
+    alone, thrice = (predicted(run, more, **given) for more in (records, [*records, *map(again, several)]))
+    assert [row.ci95 for row in thrice.rows] == [row.ci95 for row in alone.rows]
+    assert len(thrice.errors) == len(alone.errors)
+
+    def half(record):
+        windows = tuple(one.model_copy(update={"seconds": 2 * one.seconds}) for one in record.measurement.windows)
+        moved = tuple(
+            one.model_copy(update={"start": windows[0].start + 2 * (one.start - windows[0].start)}) for one in windows
+        )
+        return again(record, windows=moved)
+
+    slower = predicted(run, [*records, *map(half, several)], **given)
+    (first, *_), (second, *_) = ([row.measured for row in found.rows if row.measured] for found in (alone, slower))
+    # As many samples again in twice the time: 2 ÷ 3.
+    assert second == pytest.approx(first * 2 / 3, rel=1e-3)
+
+
+def test_strong_scaling_is_no_point_and_is_refused(records):
+    """Its step has another batch than the one-device step that it was predicted from."""
+    run = next(record for record in records if record.trial.world_size == 1 and record.measurement.backward)
+    strong = [again(record, {"scaling": "strong", "key": "strong"}) for record in records]
+    given = {"wire": "nvlink", "devices": (8,)}
+    found = predicted(run, [*records, *strong], **given)
+    assert found.errors == predicted(run, records, **given).errors
+    with pytest.raises(RequestError, match="SCALING=weak"):
+        predicted(next(one for one in strong if one.trial.world_size == 1), strong, **given)
 
 
 @pytest.mark.parametrize("wanted", [None, "ethernet", "token ring"])
