@@ -228,6 +228,19 @@ def test_every_figure_equals_the_one_computed_by_hand():
     assert {ci95 for _, ci95 in found.together.values()} == {None}
 
 
+def test_tokens_are_counted_as_the_throughput_counts_them():
+    """The rates of a language model were sequences a second, below a header of tokens/s."""
+    runs = {}
+    for name, run in RUNS.items():
+        measured = run.record.measurement
+        share = 4000 * 1024 / len(measured.windows)
+        windows = tuple(window.model_copy(update={"units": share}) for window in measured.windows)
+        record = run.record.model_copy(update={"measurement": measured.model_copy(update={"windows": windows})})
+        runs[name] = dataclasses.replace(run, record=record)
+    first, _ = overhead_figures(RAW, runs).rounds
+    assert (first["suite"].rate, first["unwatched"].rate) == (pytest.approx(990 * 1024), pytest.approx(1000 * 1024))
+
+
 def test_with_three_rounds_the_ratio_of_all_rounds_has_an_interval():
     """Suite 990, 980 and 990/s, bare loop always 1500/s: the variance of the logarithms is (ln 990/980)² ÷ 3, with 2 degrees of freedom."""
     found = overhead_figures(RAW.model_copy(update={"rounds": (*RAW.rounds, RAW.rounds[0])}), RUNS)
