@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, get_args
 
-from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, ratio, slug, trial_of, usable
+from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, ratio, slug, threads, trial_of, usable
 from runner.analysis.interconnect.evidence import least_factor
 from runner.analysis.summarize import Row, between, summarize, version_of
 from runner.core.frozen import Frozen
@@ -120,7 +120,7 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
         runs,
         but=("interconnect", "link", "nodes"),
         wanted=lambda trial: trial.world_size > 1,
-        also=lambda record, _: (version_of(record), record.engine),
+        also=lambda record, trial: (version_of(record), record.engine, str(trial.cpus_per_worker), str(threads(trial))),
     ):
         ways = {(trial.nodes, trial.interconnect, trial.link) for trial in map(trial_of, own)}
         if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:

@@ -132,6 +132,14 @@ def test_matrices_that_differ_only_in_wires_are_compared():
     assert across([*outer, ONE]) == across(one_node) == {}
 
 
+@pytest.mark.parametrize("more", [{"cpus_per_worker": 2}, {"threads": 2}])
+def test_workers_with_more_cores_are_no_other_wire(more):
+    """Workers of two cores on one node were compared with workers of one core on two, and the ratio passed for that of the wires."""
+    faster = of("inner", inner("loopback", **more), "inner", 0.1)
+    assert across([of("outer", two(link=FAST), "outer", 0.2), faster]) == {}
+    assert across([of("outer", two(link=FAST, **more), "outer", 0.2), faster])
+
+
 def test_the_same_number_of_devices_on_more_nodes_is_no_repeat():
     few, many = (
         of(f"{nodes}-nodes", on_nodes(nodes, ranks=4, **DDP, link=FAST), f"on {nodes}", seconds)
