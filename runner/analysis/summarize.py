@@ -334,15 +334,19 @@ def _all_valid(records: Sequence[RunRecord]) -> bool:
 
 
 def _parts(records: Sequence[RunRecord]) -> StepParts | None:
-    """The parts of a step, as means of the repeats: they add up like the parts of each repeat."""
+    """The parts of a step, as means of the repeats: they add up like the parts of each repeat.
+
+    They are None if a repeat lacks them: the repeats whose communication shows are those in which it took longest.
+    """
     recorded = [record.measurement.step_parts for record in records if record.measurement.step_parts]
     if not recorded:
         return None
-    whole = [parts for parts in recorded if parts.inseparable is None]
-    if not whole:
-        return recorded[0].model_copy(update={"step_s": statistics.fmean(parts.step_s for parts in recorded)})
+    if lost := [parts for parts in recorded if parts.inseparable is not None]:
+        some = f"in {len(lost)} of {len(recorded)} runs, " if len(lost) < len(recorded) else ""
+        step_s = statistics.fmean(parts.step_s for parts in recorded)
+        return lost[0].model_copy(update={"step_s": step_s, "inseparable": f"{some}{lost[0].inseparable}"})
     names = [name for name in StepParts.model_fields if name != "inseparable"]
-    known = {name: [value for parts in whole if (value := getattr(parts, name)) is not None] for name in names}
+    known = {name: [value for parts in recorded if (value := getattr(parts, name)) is not None] for name in names}
     return StepParts.model_validate({name: statistics.fmean(own) for name, own in known.items() if own})
 
 
@@ -351,13 +355,13 @@ def _answers(records: Sequence[RunRecord]) -> Answers | None:
     if not measurements:
         return None
     latencies = [found for measured in measurements if (found := latency(measured))]
-    # Repeats differ in accuracy if a framework's summation order varies: take the median one.
+    # Repeats differ in accuracy if a framework's summation order varies: take the median one, of two the lower.
     accuracies = sorted((found.accuracy for found in measurements if found.accuracy), key=lambda one: one.percent)
     return Answers(
         latency=_medians(latencies) if latencies else None,
         in_flight=min(found.in_flight for found in measurements),
         batch=min((found.batch for found in measurements if found.batch), key=lambda one: one.used, default=None),
-        accuracy=accuracies[len(accuracies) // 2] if accuracies else None,
+        accuracy=accuracies[(len(accuracies) - 1) // 2] if accuracies else None,
         generation=tuple(map(_medians, zip(*(found.generation for found in measurements), strict=False))),
     )
 

@@ -94,6 +94,18 @@ def test_parts_of_repeats_add_up_to_their_step():
     assert [getattr(row.parts, name) for name in names] == pytest.approx([0.3, 0.12, 0.07, 0.02, 0.09])
 
 
+def test_parts_that_one_repeat_lacks_are_not_those_of_the_others():
+    """The repeats in which the exchange was hidden were left out: the mean of the rest passed for that of all."""
+    known = StepParts(step_s=0.3, input_s=0.0, compute_s=0.2, stragglers_s=0.0, communication_s=0.1)
+    lost = StepParts(step_s=0.2, inseparable="a step takes 200 ms, a pass 200 ms")
+    repeats = [
+        but(run(str(n), scale=2), measurement={"step_parts": parts}) for n, parts in enumerate((known, lost, lost))
+    ]
+    (row,) = summarize(repeats).rows
+    assert (row.parts.communication_s, row.parts.step_s) == (None, pytest.approx(0.7 / 3))
+    assert row.parts.inseparable == "in 2 of 3 runs, a step takes 200 ms, a pass 200 ms"
+
+
 def computing(run, peak_tflops):
     flop = FlopFigures(
         forward_flop_per_sample=1e9,
