@@ -212,7 +212,21 @@ def notes(summary: Summary) -> tuple[str, ...]:
                 f"{row.devices}: no MFU, as the model's FLOP/s are above the peak; look first for an algorithm with fewer multiplications "
                 "than the definition (Winograd's), another precision than the one asked for, or cores that others used while the peak was measured"
             )
-    return (*found, *summary.notes)
+    return (*found, *unequal_work(summary.rows), *summary.notes)
+
+
+UNEQUAL: Final = 1.05
+"""Training times are of equal work unless one scale processed this many times as much as another: iterations are whole."""
+
+
+def unequal_work(rows: Sequence[Row]) -> Iterator[str]:
+    """Say what training times are of if scales processed different amounts, as runs of a set duration do."""
+    timed = ((row, [one.measurement for one in row.records if one.measurement.training_time_s]) for row in rows)
+    done = {row.devices: sorted({one.samples for one in own}) for row, own in timed if own}
+    if len(done) > 1 and max(map(max, done.values())) > UNEQUAL * min(map(min, done.values())):
+        spans = {name: dict.fromkeys((own[0], own[-1])) for name, own in done.items()}
+        amounts = (f"{name} {' to '.join(f'{one:,}' for one in span)}" for name, span in spans.items())
+        yield f"training times are of different numbers of samples: {', '.join(amounts)}"
 
 
 NOISY_RATIO: Final = 2.0

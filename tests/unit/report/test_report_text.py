@@ -256,6 +256,12 @@ def test_latency_and_accuracy_are_the_median_of_the_repeats():
     assert "one batch at a time" in summary.title
 
 
+def test_of_two_accuracies_the_lower_is_shown():
+    """Of two repeats the higher one passed for their median."""
+    found = summarize([inferred(str(n), p50=0.01, percent=percent) for n, percent in enumerate((70, 78))])
+    assert found.rows[0].answers.accuracy.percent == 70
+
+
 def test_latencies_with_and_without_transfer_are_in_the_row_of_batches_in_flight():
     def run(number, milliseconds):
         whole, placed = (
@@ -402,6 +408,17 @@ def test_the_screen_has_the_figures_of_a_scaling_and_no_others():
     assert "MFU" not in short(found)
     assert "±: 95 % interval over runs" in short(found)
     assert "interval over" not in short(summary(row(1, throughput_ci95=None)))
+
+
+@pytest.mark.parametrize(("more", "said"), [(1, False), (2, True)])
+def test_training_times_of_different_work_are_named(more, said):
+    """Four GPUs took 29 s beside 28 s of one, at 3.9 times its rate: both ran for 30 s, and the four trained on four times as much."""
+    halved = {"world_size": 2, "processes": 2, "global_batch": 64, "strategy": "ps"}
+    two = examples.trial(**halved, iterations=20 * more)
+    found = summarize([(Path("one"), record(run_id="one")), (Path("two"), record(run_id="two", trial=two))])
+    note = "different numbers of samples: 1 worker × 1 core 1,280, 2 workers × 1 core 2,560"
+    told = short(found, width=200), shown(found), markdown(found)
+    assert [note in " ".join(text.split()) for text in told] == [said] * 3
 
 
 @pytest.mark.parametrize(
