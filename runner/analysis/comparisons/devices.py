@@ -73,8 +73,12 @@ class Devices(Frozen):
 
     @property
     def lead(self) -> str:
-        """The result in one line."""
-        return f"fastest of {len(self.standings)} GPUs ÷ slowest: median {self.median_ratio:.3f}, at most {self.trainings[0].ratio:.3f}"
+        """The result in one line: the more GPUs a training ran on, the farther its fastest and its slowest are apart."""
+        counts = sorted(len(one.gpus) for one in self.trainings)
+        each = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        in_all = "" if counts[0] == len(self.standings) else f"; {len(self.standings)} GPUs in all"
+        ratios = f"median {self.median_ratio:.3f}, at most {self.trainings[0].ratio:.3f}"
+        return f"fastest of {each} GPUs ÷ slowest, by training: {ratios}{in_all}"
 
 
 def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
