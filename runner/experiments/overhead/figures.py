@@ -139,6 +139,7 @@ class RunOnFile:
 class SideFigures(Frozen):
     """One side of a round: samples a second, and seconds from the start of the command to the end of its first step and to its own end.
 
+    The first step of the bare loop is from the start of its process: the start of its container is in the suite's delay only.
     `program_s` is that of the program's process alone; None for the bare loop, whose command is its program.
     """
 
@@ -268,8 +269,8 @@ def _notes(differs: Sequence[tuple[str, str, str]], records: Sequence[RunRecord]
 LEGEND: Final = (
     "suite: a whole `dlscale bench`; unwatched: the same without samplers; host: the same by ENGINE=host; bare: a plain loop in the same "
     "environment, without the suite. Rates are samples ÷ seconds of all measured iterations; ÷ is of two sides of one round. Outside: seconds "
-    "of the whole command beyond those of its program; first step: seconds from the start of the command to the end of the first step, and how "
-    "much later than the bare loop's it is, its delay. All rounds: ratio of throughputs over all of them, of the steady windows (beside the bare "
+    "of the whole command beyond those of its program; first step: seconds from the start of the command, of the bare loop from that of its "
+    "process, to the end of the first step; delay: how much more the suite's are than the bare loop's. All rounds: ratio of throughputs over all of them, of the steady windows (beside the bare "
     f"loop, of all measured iterations); {PLUS_MINUS}"
 )
 RATIO_DIGITS: Final = 4
