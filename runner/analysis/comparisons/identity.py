@@ -7,6 +7,7 @@ the best of several is the luckiest, and does not predict the next.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from runner.analysis.summarize import Row, between, device_name, machine, summar
 from runner.core.frozen import CachedByIdentity, Frozen
 from runner.core.record import RunRecord
 from runner.core.trial import ExternalTrial, Trial, devices_in_words
+from runner.core.units import counted
 from runner.core.workload import shown_settings
 
 # Trial fields that may differ between runs of one trial: those under comparison, and those that should not affect a rate.
@@ -122,15 +124,21 @@ def distance(a: Identity, b: Identity) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys((*mine, *other)) if mine.get(name) != other.get(name))
 
 
-def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Difference, ...]:
-    """What differs between the runs of two sides of one trial, most telling first."""
+def differences(a: Sequence[RunRecord], b: Sequence[RunRecord], *, counting: bool = False) -> tuple[Difference, ...]:
+    """What differs between the runs of two sides of one trial, most telling first; if `counting`, also the same values in other shares of the runs."""
     sides = [[_circumstances(record) for record in side] for side in (a, b)]
     found = []
     for what in sides[0][0]:
-        first, second = (tuple(dict.fromkeys(facts[what] for facts in side)) for side in sides)
+        first, second = (Counter(facts[what] for facts in side) for side in sides)
         if set(first) != set(second):
-            found.append(Difference(what=what, a=first, b=second))
+            found.append(Difference(what=what, a=tuple(first), b=tuple(second)))
+        elif counting and any(first[value] * len(b) != second[value] * len(a) for value in first):
+            found.append(Difference(what=what, a=_with_runs(first), b=_with_runs(second)))
     return tuple(found)
+
+
+def _with_runs(values: Counter[str]) -> tuple[str, ...]:
+    return tuple(f"{value} ({counted(count)})" for value, count in values.items())
 
 
 def _circumstances(record: RunRecord) -> dict[str, str]:

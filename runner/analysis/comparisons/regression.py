@@ -165,7 +165,7 @@ def _pair(trial: Identity, a: Sequence[RunRecord], b: Sequence[RunRecord], test:
         ci95=ci95,
         test=test,
         verdict=verdict(ci95, test.p_holm if test else None),
-        differences=differences(a, b),
+        differences=differences(a, b, counting=True),
     )
 
 

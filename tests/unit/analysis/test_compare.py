@@ -194,6 +194,17 @@ def test_other_differences_are_listed():
     }
 
 
+def test_sides_of_the_same_values_in_other_shares_differ():
+    """Three runs of one thread and one of two were compared with one and three: nothing differed, and B was faster."""
+    one, two = (
+        [run(f"{side}{n}", threads=threads) for n, threads in enumerate(of)]
+        for side, of in (("a", (1, 1, 1, 2)), ("b", (1, 2, 2, 2)))
+    )
+    (told,) = compare(one, two, names=NAMES).pairs[0].differences
+    assert (told.what, told.a, told.b) == ("threads", ("1 (3 runs)", "2 (1 run)"), ("1 (1 run)", "2 (3 runs)"))
+    assert compare(one, [*one], names=NAMES).pairs[0].differences == ()
+
+
 def test_the_screen_only_counts_unpaired_trials_if_there_are_many():
     """Prevents a line of hundreds of characters for each trial of only one side."""
     sizes = range(1, MOST + 2)
