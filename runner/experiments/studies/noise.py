@@ -115,7 +115,7 @@ def order(a: Amount, b: Amount) -> Order:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Whether figures differ between levels (None: undecided), the spread (largest - smallest) ÷ mean of the levels' means, and the test."""
+    """Whether figures differ between levels (None: undecided), the spread (`_spread`), and the test."""
 
     differs: bool | None
     spread: float
@@ -130,9 +130,7 @@ def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
     differ if the interval of their difference excludes 0, widened for the number of pairs (Bonferroni).
     """
     levels = sorted({level for block in blocks for level in block})
-    means = [statistics.fmean(one.value for block in blocks for one in block.get(level, ())) for level in levels]
-    middle = abs(statistics.fmean(means))
-    spread = (max(means) - min(means)) / middle if middle else 0.0
+    spread = _spread(blocks, levels)
     if spread <= NEGLIGIBLE:
         return Contrast(differs=False, spread=spread, how=f"at most {NEGLIGIBLE:.0%} apart counts as the same")
     if _smallest_p(blocks) <= SIGNIFICANCE:
@@ -144,6 +142,19 @@ def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
         apart = any(_any_pair_differs(block, pairs=pairs) for block in blocks)
         return Contrast(differs=apart, spread=spread, how="95 % intervals, for all pairs together")
     return Contrast(differs=None, spread=spread, how=f"{len(amounts)} figures without repeats or intervals can't tell")
+
+
+def _spread(blocks: Sequence[Mapping[str, Sequence[Amount]]], levels: Sequence[str]) -> float:
+    """(largest - smallest) ÷ mean of the levels' means, each figure less the mean of its block: not every block need have every level."""
+    every = [one.value for block in blocks for group in block.values() for one in group]
+    own: dict[str, list[float]] = {level: [] for level in levels}
+    for block in blocks:
+        middle = statistics.fmean(one.value for group in block.values() for one in group)
+        for level, group in block.items():
+            own[level] += [one.value - middle for one in group]
+    means = [statistics.fmean(found) for found in own.values()]
+    whole = abs(statistics.fmean(every))
+    return (max(means) - min(means)) / whole if whole else 0.0
 
 
 def _any_pair_differs(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:

@@ -135,6 +135,12 @@ def test_contrast_permutes_within_blocks_only():
     assert contrast(blocks).differs is True
 
 
+def test_levels_that_ran_under_other_conditions_are_not_apart_by_these():
+    """a and c, each beside b and equal to it, were 127 % apart: batch 1 had a, batch 64 had c."""
+    found = contrast([{"a": values(20), "b": values(20)}, {"b": values(90), "c": values(90)}])
+    assert (found.differs, found.spread) == (False, 0.0)
+
+
 # 2.1 standard errors apart: enough for one pair at 5 %, not for one of the ten pairs of five levels.
 HALF = 1.96 / math.sqrt(2)
 PAIR = {"a": [amount(10.0, HALF)], "b": [amount(12.1, HALF)]}
