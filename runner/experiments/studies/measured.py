@@ -137,9 +137,14 @@ def _throughput(cell: CellFigures) -> None:
 
 def _per_iteration(runs: Runs, trial: Trial) -> float:
     """Return how much of the throughput's quantity one iteration processes: its samples, or their units."""
+    return trial.global_batch * (_per_sample(runs) or 1.0)
+
+
+def _per_sample(runs: Runs) -> float | None:
+    """Return how much of the throughput's quantity a sample is: 1, or its units; None without windows."""
     windows = [window for one in runs for window in one.measurement.windows]
     units = math.fsum(window.samples if window.units is None else window.units for window in windows)
-    return trial.global_batch * units / sum(window.samples for window in windows)
+    return units / sum(window.samples for window in windows) if windows else None
 
 
 def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
@@ -570,8 +575,11 @@ def _flop(cell: CellFigures, whole: Runs) -> None:
             if profile.gpu_total
             else sum(region.pieces_per_step or 0.0 for region in profile.regions)
         )
-        if isinstance(trial, Trial) and flop and units:
-            of_step = (flop.forward_flop_per_sample + flop.backward_flop_per_sample) * trial.batch_per_device
+        # A pass has no windows; a sample that is no image may have any number of units, such as tokens.
+        amount = _per_sample(cell.measured) or (1.0 if isinstance(trial, Trial) and trial.image_shape else None)
+        if isinstance(trial, Trial) and flop and units and amount:
+            of_unit = flop.forward_flop_per_sample + flop.backward_flop_per_sample
+            of_step = of_unit * amount * trial.batch_per_device
             method = f"FLOP of a step ÷ {_work_units([one])} in it"
             cell.add(metric, "x", of_step / units, [one], method=method)
             return

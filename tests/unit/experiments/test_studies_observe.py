@@ -295,6 +295,21 @@ class TestPasses:
         shares = {"winograd": 30, "nccl_broadcast": 20, "compute": 40, "maxpoolbackward": 10}
         assert {name: found[f"{name}_time_share"][0].value for name in shares} == shares
 
+    def test_flop_of_a_kernel_are_of_all_units_of_a_step(self):
+        """A step of CERN's WGAN has five units a sample: a kernel had a fifth of its FLOP."""
+        _, one = swept.measured(64, 1000)
+        flop = one.measurement.flop  # 24 GFLOP of a unit
+        traced = self.traced()
+        traced = traced.model_copy(update={"measurement": traced.measurement.model_copy(update={"flop": flop})})
+        windows = [window.model_copy(update={"units": 5.0 * window.samples}) for window in one.measurement.windows]
+        units = one.model_copy(update={"measurement": one.measurement.model_copy(update={"windows": tuple(windows)})})
+        kernels = traced.profile.gpu_total.kernels_per_step
+        for measured, factor in ((one, 1), (units, 5)):
+            found, _ = observe([measured, traced], here=GPU, gpus=1)
+            assert found["average_flop_count"][0].value == pytest.approx(factor * 24e9 * 64 / kernels)
+        speech = traced.model_copy(update={"trial": traced.trial.model_copy(update={"image_shape": None})})
+        assert "average_flop_count" in observe([speech], here=GPU, gpus=1)[1]
+
     def test_one_gpu_broadcasts_nothing(self):
         _, missing = observe([self.traced()], here=GPU, gpus=1)
         assert missing["nccl_broadcast_time_share"] == "one device broadcasts nothing"
