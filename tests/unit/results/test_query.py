@@ -8,6 +8,7 @@ columns.
 import csv
 import io
 import json
+import re
 from datetime import datetime, timezone
 
 import examples
@@ -90,6 +91,19 @@ def test_a_run_is_a_row_with_the_fields_of_its_record(place):
         "lock": "a" * 64,
     }
     assert (two["trial_image_shape"], two["validity_reasons"], two["n"]) == ([3, 32, 32], ["a", "b"], None)
+
+
+def test_the_documents_query_leaves_invalid_runs_out(place):
+    """Its max() could be the rate of an invalid run, whose record keeps it."""
+    (sql,) = re.findall(
+        r'^make query SQL="(.*)"$', (examples.ROOT / "docs/compare-and-query.md").read_text(), re.MULTILINE
+    )
+    fast = record(run_id="two", seconds=0.01).model_copy(
+        update={"validity": Validity(status="invalid", reasons=("a",))}
+    )
+    write_record(place / "here" / "two", fast)
+    (row,) = ask(place, sql)
+    assert list(row.values()) == ["mxnet", 1, pytest.approx(320)]
 
 
 def test_the_machine_of_a_run_in_a_topic_is_not_its_topic():
