@@ -171,6 +171,9 @@ def _total_iterations(request: Request, resources: Resources, batch: int) -> int
         return (request.epochs or EPOCHS) * (_epoch_samples(resources, "converge") // batch)
     if request.epochs:
         return math.ceil(request.epochs * _epoch_samples(resources, request.mode) / batch)
+    if request.concurrent:
+        # In a set duration, each training would do as much as it can, and all cases would take as long.
+        request = with_iterations(request, resources)
     return request.iterations
 
 

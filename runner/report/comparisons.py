@@ -34,7 +34,7 @@ from runner.analysis.summarize import Row, Status, Summary
 from runner.core.trial import Case
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, percent
 from runner.report import picture
-from runner.report.matrix import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
+from runner.report.matrix import PARTS, PARTS_LEGEND, UNEQUAL, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
 from runner.report.table import Columns, Table, csv_text, escaped, fields, fixed, section
@@ -350,7 +350,19 @@ def devices(found: Devices) -> Report:
 
 def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> Report:
     """Several trainings at once, compared with one after the other; `summary` is of the training alone, `name` is the matrix's."""
-    sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
+    sequential = next((case for case in cases if case.case == "sequential" and case.median_s), None)
+
+    def comparable(case: CaseFigures) -> bool:
+        """Whether a training processed as much as each of the sequential ones; in older records, trainings ran for a set duration."""
+        if sequential is None or not case.samples:
+            return False
+        share = (case.samples / case.trainings) / (sequential.samples / sequential.trainings)
+        return 1 / UNEQUAL <= share <= UNEQUAL
+
+    def ratio(case: CaseFigures) -> str:
+        if not (sequential and sequential.median_s and case.median_s and comparable(case)):
+            return ABSENT
+        return f"{case.median_s / sequential.median_s:.3f}"
 
     def time(case: CaseFigures) -> str:
         if not case.median_s:
@@ -365,7 +377,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
         "repeats": lambda one: f"{len(one.total_s):,}",
         "time (s)": time,
         "samples/s": lambda one: f"{one.samples / one.median_s:.4g}" if one.median_s else ABSENT,
-        "ratio": lambda one: f"{one.median_s / sequential:.3f}" if one.median_s and sequential else ABSENT,
+        "ratio": ratio,
     }
     return Report(
         chapter="comparisons",
@@ -383,7 +395,14 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
                 "largest; at once: from the first one's first window to the last one's end; ratio: to the time of one after the other"
             ),
         ),
-        notes=tuple(f"{_CASES[case.case]}: {reason}" for case in cases for reason in case.reasons),
+        notes=(
+            *(f"{_CASES[case.case]}: {reason}" for case in cases for reason in case.reasons),
+            *(
+                f"{_CASES[case.case]}: no ratio, as a training processed other numbers of samples than one after the other"
+                for case in cases
+                if sequential and case.median_s and not comparable(case)
+            ),
+        ),
         csv=[
             {
                 **fields(case, "case", "trainings", "devices"),

@@ -132,3 +132,11 @@ def test_the_tables_have_the_figures_of_all_cases():
         "sequential,2,1,0,1,9.0,640",
         "together,2,1,0,1,10.0,640",
     ]
+
+
+def test_trainings_of_different_work_have_no_ratio():
+    """Each trained for the same time: at once took half of one after the other, at whatever rate."""
+    one, sequential, together = case_figures(RUNS)
+    found = concurrent(summarize(RUNS[:1]), (one, sequential, together.model_copy(update={"samples": 320})), name="m")
+    assert "| at once | 2 | 1 | 1 | 10 | 32 | – |" in found.markdown()
+    assert [note for note in found.notes if "no ratio" in note] == [found.notes[-1]]

@@ -318,3 +318,8 @@ def test_concurrent_trainings_have_no_baseline_and_the_same_samples_each():
         (1, "together-2of2", 40),
     ]
     assert {t.cpus_per_worker for t in trials} == {1}
+    # Of a set duration, two at once took half the time of one after the other, whatever they did in it.
+    unasked = plan(Request(concurrent=2, workers=(2,), repeat=1), resources())
+    assert {t.measure_s for t in unasked} == {None}
+    assert len({t.iterations * t.global_batch for t in unasked}) == 1
+    assert unasked[0].iterations > 0
