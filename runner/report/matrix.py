@@ -7,7 +7,7 @@ computed from the records of the row's usable runs (`Row.records`), or from the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -212,17 +212,19 @@ def notes(summary: Summary) -> tuple[str, ...]:
                 f"{row.devices}: no MFU, as the model's FLOP/s are above the peak; look first for an algorithm with fewer multiplications "
                 "than the definition (Winograd's), another precision than the one asked for, or cores that others used while the peak was measured"
             )
-    return (*found, *unequal_work(summary.rows), *summary.notes)
+    return (*found, *unequal_work((row.devices, row) for row in summary.rows), *summary.notes)
 
 
 UNEQUAL: Final = 1.05
-"""Training times are of equal work unless one scale processed this many times as much as another: iterations are whole."""
+"""Training times are of equal work unless one row processed this many times as much as another: iterations are whole."""
 
 
-def unequal_work(rows: Sequence[Row]) -> Iterator[str]:
-    """Say what training times are of if scales processed different amounts, as runs of a set duration do."""
-    timed = ((row, [one.measurement for one in row.records if one.measurement.training_time_s]) for row in rows)
-    done = {row.devices: sorted({one.samples for one in own}) for row, own in timed if own}
+def unequal_work(rows: Iterable[tuple[str, Row]]) -> Iterator[str]:
+    """Say what training times are of if the labelled rows processed different amounts, as runs of a set duration do."""
+    timed = (
+        (label, [one.measurement for one in row.records if one.measurement.training_time_s]) for label, row in rows
+    )
+    done = {label: sorted({one.samples for one in own}) for label, own in timed if own}
     if len(done) > 1 and max(map(max, done.values())) > UNEQUAL * min(map(min, done.values())):
         spans = {name: dict.fromkeys((own[0], own[-1])) for name, own in done.items()}
         amounts = (f"{name} {' to '.join(f'{one:,}' for one in span)}" for name, span in spans.items())

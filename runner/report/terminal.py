@@ -36,7 +36,7 @@ def print_short(console: Console, summary: Summary) -> None:
     console.print(Padding(_fitted(matrix.screen(summary), summary.rows, width=console.width), (1, 0)))
     for one in modes.tables(summary):
         console.print(Padding(one.terminal(), (0, 0, 1, 0)))
-    for note in matrix.unequal_work(summary.rows):
+    for note in matrix.unequal_work((row.devices, row) for row in summary.rows):
         print_wrapped(console, note, style="dim")
     marks = matrix.interval_marks(summary)
     print_wrapped(console, f"{marks}: {units.INTERVAL}" if marks else None, style="dim")

@@ -28,6 +28,7 @@ from runner.core.measurement import EpochFigures, Interval
 from runner.core.profile import Profile
 from runner.core.record import RunRecord
 from runner.core.telemetry import Samples, Telemetry
+from runner.report.matrix import unequal_work
 from runner.report.page.model import Figure, Series, error_bars, series_of, value_at
 from runner.report.profile import spelt, work_name
 from runner.results.store import read_table
@@ -54,7 +55,13 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
             interval=error_bars(rates),
             **bars,
         ),
-        Figure(name=f"{name}-training-time", title=f"Training time, {summary.title}", y=time, series=(times,), **bars),
+        Figure(
+            name=f"{name}-training-time",
+            title=f"Training time, {summary.title}",
+            y=time,
+            series=(times,),
+            **bars | {"notes": (*bars["notes"], *unequal_work((row.devices, row) for row in rows))},
+        ),
         Figure(
             name=f"{name}-speedup",
             title=f"Speedup, {summary.title}",
@@ -165,6 +172,7 @@ def transports(
     ends: dict[str, Any] = {"interval": lambda row: row.row.throughput_ci95}
     rates = of(usable, lambda row: row.row.throughput, label=_rate_and_ratio, **degraded, **ends)
     times = of(usable, lambda row: row.row.training_time_s, **degraded)
+    work = unequal_work((f"{row.transport}, {row.row.devices}", row.row) for row in usable)
     sent = of(usable, lambda row: _megabytes(row.sent_bytes), label=_sent_and_rate, name="sent")
     needed = [
         Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(map(_megabytes, values)))
@@ -176,7 +184,7 @@ def transports(
             interval=error_bars(rates),
             notes=notes,
         ),
-        lying("training-time", "Training time", "training time (s)", times, notes=notes),
+        lying("training-time", "Training time", "training time (s)", times, notes=(*notes, *work)),
         lying("bytes", "Bytes a step", "sent in a step (MB), by a GPU or a node", sent, *needed),
     )
     return tuple(figure for figure in every if figure.series[0].x)

@@ -317,6 +317,15 @@ def test_the_plot_labels_emulated_links(compared):
     assert all(bar.get_hatch() for bar in axes.patches)
 
 
+def test_training_times_over_wires_are_of_the_same_work_or_say_so():
+    """Runs of a set duration take as long over a slow wire as over a fast one."""
+    longer = run("longer", two(link=SLOW, iterations=80), seconds=0.4)
+    for other, said in ((SLOW_RUN, False), (longer, True)):
+        figures = page_figures.transports(compare(curves([ONE, FAST_RUNS[0], other])), name="m", runs={})
+        (times,) = (one for one in figures if one.name == "m-training-time")
+        assert any("numbers of samples: ethernet eth0, emulated 1gbit, 2" in note for note in times.notes) is said
+
+
 @pytest.mark.filterwarnings("error")  # a missing glyph is a warning
 def test_the_plot_draws_usable_runs_and_names_the_rest(compared):
     left, right = panels(compared)

@@ -44,6 +44,7 @@ from runner.core.measurement import (
 )
 from runner.report import matrix, modes
 from runner.report.matrix import markdown, to_csv, verdict
+from runner.report.page import figures as page_figures
 from runner.report.publish import publish
 from runner.report.terminal import print_short, print_whole
 from runner.results.store import read_record
@@ -419,6 +420,8 @@ def test_training_times_of_different_work_are_named(more, said):
     note = "different numbers of samples: 1 worker × 1 core 1,280, 2 workers × 1 core 2,560"
     told = short(found, width=200), shown(found), markdown(found)
     assert [note in " ".join(text.split()) for text in told] == [said] * 3
+    drawn = {one.name: " ".join(one.notes) for one in page_figures.scaling(found, name="m", runs={})}
+    assert [name for name, notes in drawn.items() if note in notes] == (["m-training-time"] if said else [])
 
 
 @pytest.mark.parametrize(
