@@ -1,7 +1,7 @@
 """What each GPU did during a pass: kernel time and concurrency, idle gaps, and copies with their overlap.
 
 GPU compute utilisation = union of kernel intervals ÷ elapsed × 100. Elapsed excludes the profiler's overhead: it is the profiled seconds
-less the steps' excess over the unprofiled steps right before them, but at least the union itself.
+less the steps' excess over the unprofiled steps right before them, of a region its share of that, but at least the union itself.
 
 Interval arrays are one-dimensional and of equal length. They are never looped over in Python: half a million take well under a second.
 """
@@ -103,7 +103,7 @@ GIGA: Final = 1e9
 class Elapsed:
     """Seconds of one rank's profiled iterations, or of the profiled region within them.
 
-    `excess_s` is the extra time of the steps under the profiler; None if unknown.
+    `excess_s` is the extra time of the steps under the profiler, of a region its share by time; None if unknown.
     """
 
     iterations: int

@@ -94,6 +94,8 @@ def _elapsed(
         excess_s = steps_s - fmean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
         profiled_s = _region_seconds(rank, start.region, events, rows) if start.region else steps_s
         if profiled_s:
+            if excess_s is not None and start.region and steps_s:
+                excess_s *= profiled_s / steps_s  # the profiler also slows down the rest of the step
             yield rank, Elapsed(iterations=stop.iterations, profiled_s=profiled_s, excess_s=excess_s)
 
 
