@@ -26,6 +26,7 @@ from runner.core.node import Node
 from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import Trial, title
+from runner.core.workload import shown_settings
 from runner.engines.images import run_confined
 from runner.engines.process import CommandError, become
 from runner.engines.process import run as run_here
@@ -123,7 +124,7 @@ class _Rounds:
             raise RequestError(
                 f"the nodes have different numbers of devices; choose a number that all have with {variable}=n"
             )
-        what = f"{title(trial)}, batch {trial.batch_per_device}, {trial.precision}"
+        what = in_words(trial)
         if expected:
             refuse_other(expected, what=what, device=device)
         check_writable(self.resources.out, room=RESERVE_BYTES)
@@ -195,6 +196,21 @@ class _Rounds:
             return
         for name, unit, value in (*_figures(record), *speeds):
             self.values.setdefault((name, unit), {}).setdefault(node, []).append(value)
+
+
+def in_words(trial: Trial) -> str:
+    """Describe a trial by all options that change its rate: a baseline with others would put every node out, or none."""
+    settings = shown_settings(trial.settings, model=trial.model, mode=trial.mode)
+    facts = (
+        title(trial),
+        f"{trial.image_size}×{trial.image_size}" if trial.image_size else None,
+        *(f"{name} {value}" for name, value in settings.items()),
+        f"batch {trial.batch_per_device}",
+        trial.precision,
+        trial.way if trial.world_size > 1 else None,
+        f"data {trial.dataset.digest[:12]}" if trial.dataset else None,
+    )
+    return ", ".join(fact for fact in facts if fact)
 
 
 def _of_nodes(resources: Resources, which: slice) -> Resources:
