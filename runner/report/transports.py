@@ -86,8 +86,9 @@ def _sent(comparison: Comparison) -> Iterator[str]:
 
 
 def notes(comparison: Comparison) -> tuple[str, ...]:
-    """Why a row is not valid."""
-    return tuple(f"{row.transport}, {row.row.devices} {row.row.verdict}" for row in comparison.rows if row.row.reasons)
+    """Why a row is not valid, and what else differs."""
+    rows = (row for row in comparison.rows if row.row.reasons)
+    return (*(f"{row.transport}, {row.row.devices} {row.row.verdict}" for row in rows), *comparison.notes)
 
 
 def transports_table(comparison: Comparison) -> RenderableType:

@@ -8,7 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, get_args
 
-from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, ratio, slug, threads, trial_of, usable
+from runner.analysis.comparisons.grouping import (
+    Names,
+    Run,
+    alike,
+    of_batch,
+    ratio,
+    slug,
+    threads,
+    trial_of,
+    usable,
+    versions,
+)
 from runner.analysis.interconnect.evidence import least_factor
 from runner.analysis.summarize import Row, between, summarize, version_of
 from runner.core.frozen import Frozen
@@ -89,6 +100,7 @@ class Comparison(Frozen):
     first: str
     rows: tuple[ComparedRow, ...]
     baseline: Row | None = None
+    notes: tuple[str, ...] = ()  # what else differs between the runs
 
 
 @dataclass(frozen=True)
@@ -185,6 +197,7 @@ def compare(found: Sequence[Curve]) -> Comparison:
         first=found[0].label,
         rows=tuple(row.model_copy(update={"not_the_limit": _not_the_limit(row, rows)}) for row in rows),
         baseline=next((row for summary in summaries for row in summary.rows if row.scale == 1), None),
+        notes=tuple(versions([run for curve in found for run in curve.own], but="wire")),
     )
 
 

@@ -140,6 +140,16 @@ def test_workers_with_more_cores_are_no_other_wire(more):
     assert across([of("outer", two(link=FAST, **more), "outer", 0.2), faster])
 
 
+def test_other_training_programs_over_another_wire_are_named():
+    """A ratio of two versions of the programs passed for one of two wires."""
+    old = but(of("inner", inner("loopback"), "inner", 0.1), provenance={"workloads_sha256": "c" * 64})
+    (joined,) = across([of("outer", two(link=FAST), "outer", 0.2), old]).values()
+    found = compare(curves(joined, of_one_matrix=False))
+    assert [note for note in transports.notes(found) if "not the wire alone" in note] == list(found.notes)
+    assert found.notes
+    assert compare(curves(RUNS)).notes == ()
+
+
 def test_the_same_number_of_devices_on_more_nodes_is_no_repeat():
     few, many = (
         of(f"{nodes}-nodes", on_nodes(nodes, ranks=4, **DDP, link=FAST), f"on {nodes}", seconds)
