@@ -33,11 +33,10 @@ def carrier(trial: Trial) -> Carrier:
         return "none"
     if trial.horovod:
         return trial.horovod.operations
-    if trial.strategy == "kvstore" and trial.kvstore != "nccl":
+    if trial.kvstore and trial.kvstore != "nccl":
         return "ps-lite" if trial.processes > 1 else "memory"
-    if trial.device == "gpu" and trial.strategy != "ps":  # gradients of `ps` go through host memory
-        return "nccl"
-    return STRATEGIES[trial.strategy].between_cpus
+    strategy = STRATEGIES[trial.strategy]
+    return "nccl" if trial.device == "gpu" and not strategy.parameter_servers else strategy.between_cpus
 
 
 CountedWire = Literal["nvlink", "pcie", "rdma", "sockets", "loopback"]

@@ -34,6 +34,7 @@ from runner.core.request import (
     StrategyName,
     Technique,
 )
+from runner.core.strategies import STRATEGIES
 from runner.core.wire import Link, Wire
 
 # The longest command line in a title, in characters.
@@ -261,7 +262,7 @@ class Trial(Frozen):
     @property
     def asynchronous(self) -> bool:
         """Whether ranks train asynchronously: each continues with the current weights, which others may have changed meanwhile."""
-        return self.kvstore == "dist_async" or self.strategy == "ps"
+        return self.kvstore == "dist_async" or STRATEGIES[self.strategy].parameter_servers
 
     @property
     def way(self) -> str:

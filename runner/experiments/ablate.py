@@ -16,6 +16,7 @@ from runner.analysis.summarize import usable_windows
 from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.request import Request
+from runner.core.strategies import DEFAULT_STRATEGY
 from runner.plan import techniques
 from runner.plan.discovery import Resources, discover_own
 from runner.plan.plan import with_iterations
@@ -86,7 +87,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
 def line_requests(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
     """Yield the request of each line, the plain one first. Raises RequestError if the program offers no techniques here."""
     tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
-    strategy = "single" if scale == 1 else request.strategy or "ddp"
+    strategy = "single" if scale == 1 else request.strategy or DEFAULT_STRATEGY[resources.image.framework]
     names = techniques.effective(tuned, strategy=strategy)
     plain = request.model_copy(update={"preset": "reference", "techniques": ()})
     yield plain

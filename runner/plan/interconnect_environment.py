@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from runner.core.strategies import STRATEGIES
 from runner.core.transport import carrier
 from runner.core.trial import Horovod, Trial
 from runner.core.wire import Wire
@@ -48,7 +49,7 @@ def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> 
             pass
     if trial.horovod and trial.world_size > 1:
         found |= _horovod(trial.horovod, wire, iface)
-    if trial.strategy in ("multiworker", "ps") and wire:
+    if wire and STRATEGIES[trial.strategy].between_cpus == "grpc":
         # The engine's client may set a proxy in every container, which would receive the workers' traffic.
         found["no_grpc_proxy"] = ",".join(placed.wire.address for placed in trial.placement if placed.wire)
     return found

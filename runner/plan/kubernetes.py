@@ -23,6 +23,7 @@ from runner.core.container_spec import IMAGE_USER, LABEL_ROLE, LABEL_RUN, Contai
 from runner.core.errors import RequestError
 from runner.core.node import Member, Nic, Node
 from runner.core.request import Request
+from runner.core.strategies import STRATEGIES
 from runner.core.trial import Placed, Trial
 from runner.core.wire import IFACE, NodeWires
 from runner.engines.base import WORKLOADS, Site
@@ -114,9 +115,9 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
         raise RequestError("CONTROLLER=mpi uses other pod names than MPI Operator's host list; ask for CONTROLLER=gloo")
     if kind == "mpijob" and trial.world_size > 1 and not trial.horovod:
         raise RequestError(f"KIND=mpijob runs STRATEGY=horovod, {trial.strategy} asked; ask for KIND=job")
-    if trial.strategy == "ps" and 1 < trial.nodes < trial.processes:
+    if STRATEGIES[trial.strategy].parameter_servers and 1 < trial.nodes < trial.processes:
         raise RequestError(
-            f"STRATEGY=ps runs one worker per pod, {trial.processes} workers on {trial.nodes} pods asked; ask for STRATEGY=multiworker, "
+            f"STRATEGY={trial.strategy} runs one worker per pod, {trial.processes} workers on {trial.nodes} pods asked; ask for STRATEGY=multiworker, "
             "or list a host with one device for each worker"
         )
     placement = tuple(_in_pod(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
@@ -146,9 +147,9 @@ def _in_pod(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) ->
     """Give a node the host name of its pod, or of its ranks' rendezvous: MXNet's scheduler, TensorFlow's servers."""
     if placed.wire is None:
         return placed
-    if trial.strategy == "kvstore":
+    if trial.kvstore:
         pod = f"{name}-worker-0-{number}" if number else f"{name}-scheduler-0-0"
-    elif trial.strategy == "ps":
+    elif STRATEGIES[trial.strategy].parameter_servers:
         pod = f"{name}-server-0-{number}"
     else:
         launched = f"{name}-worker-{number - 1}" if number else f"{name}-launcher"

@@ -290,7 +290,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
     processes = chosen.processes(scale, nodes)
     samples = _epoch_samples(resources, request.mode)
     epoch_iterations = samples // (batch * scale) if request.mode == "converge" else None
-    agree = chosen.name != "kvstore" or processes == 1
+    agree = chosen.kvstore is None or processes == 1
     iterations, window, measure_s = _length(matrix, scale, epoch_iterations=epoch_iterations, agree=agree)
     fewest = min(len(member.node.cores) for member in resources.cluster.members[:nodes])
     cores = share or max(1, fewest * nodes // processes)
@@ -320,7 +320,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         nodes=nodes,
         placement=way.placement,
         link=way.link,
-        probe_bytes=tuple(n for n in PROBE[device] if chosen.name != "kvstore" or n <= LARGEST_PUSH) if probed else (),
+        probe_bytes=tuple(n for n in PROBE[device] if chosen.kvstore is None or n <= LARGEST_PUSH) if probed else (),
         batch_per_device=batch,
         global_batch=batch * scale,
         image_shape=(3, matrix.image_size, matrix.image_size) if matrix.image_size else None,

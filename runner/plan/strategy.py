@@ -28,17 +28,17 @@ class Chosen:
         In a plan on one node, MXNet's parameter servers have one worker per device. Otherwise, as with MXNet's own launcher, one per node, which
         sums the gradients of its devices before they cross the wire.
         """
-        if self.name == "kvstore":
-            if not (self.kvstore and self.kvstore.startswith("dist")):
+        if self.kvstore:
+            if not self.kvstore.startswith("dist"):
                 return 1
             return nodes if self.worker_per_node else scale
         return 1 if STRATEGIES[self.name].one_process else scale
 
     def ip_only(self, device: Device) -> bool:
         """Whether the library that carries the gradients is limited to IP, as all are except NCCL and MPI."""
-        return self.name in ("kvstore", "ps") or (
-            device == "cpu" and not (self.horovod and self.horovod.operations == "mpi")
-        )
+        if self.kvstore or STRATEGIES[self.name].parameter_servers:
+            return True
+        return device == "cpu" and not (self.horovod and self.horovod.operations == "mpi")
 
 
 def choose(request: Request, *, image: AnyImage, workload: Workload, scales: tuple[int, ...], nodes: int = 1) -> Chosen:
@@ -59,11 +59,11 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, scales: tup
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {scales[-1]} asked; {step}")
     _refuse_settings_of_others(request, name, image)
-    if name == "ps" and request.precision == "fp16":
+    if STRATEGIES[name].parameter_servers and request.precision == "fp16":
         raise RequestError(
-            "STRATEGY=ps updates weights in servers without the loss scale that PRECISION=fp16 needs; ask for PRECISION=fp32, tf32 or bf16"
+            f"STRATEGY={name} updates weights in servers without the loss scale that PRECISION=fp16 needs; ask for PRECISION=fp32, tf32 or bf16"
         )
-    if request.precision == "fp8" and name.endswith("tp"):
+    if request.precision == "fp8" and STRATEGIES[name].splits_layers:
         raise RequestError(
             f"PRECISION=fp8 needs whole layers, which STRATEGY={name} splits; ask for STRATEGY=fsdp, or for PRECISION=bf16"
         )
@@ -100,10 +100,11 @@ def offered(image: AnyImage) -> tuple[StrategyName, ...]:
 
 
 def check_shares(name: StrategyName, model: Model, shared_by: int, *, scale: int, nodes: int) -> None:
-    """Raise RequestError if layers cannot be split among `scale` devices on `nodes` nodes: all of them for `tp`, else `shared_by` neighbours."""
-    if not name.endswith("tp"):
+    """Raise RequestError if layers cannot be split among `scale` devices on `nodes` nodes: all of them, or `shared_by` neighbours."""
+    split = STRATEGIES[name].splits_layers
+    if not split:
         return
-    sharing = scale if name == "tp" else shared_by
+    sharing = scale if split == "all" else shared_by
     if scale // nodes % sharing:
         raise RequestError(
             f"STRATEGY={name} splits each layer among {sharing} devices of a node, {scale // nodes} per node asked; "

@@ -12,6 +12,7 @@ from typing import Final
 
 from runner.core.errors import RequestError, nearest
 from runner.core.request import Precision, Request, StrategyName, Technique
+from runner.core.strategies import STRATEGIES
 from runner.images.spec import capability_number
 from runner.plan.discovery import Resources
 
@@ -20,12 +21,12 @@ _BF16_FROM: Final = (8, 0)
 _BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # One message comes after the backward pass; between nodes the exchange takes as long as that, and must overlap with it.
 _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
-# A graph cannot record Horovod's exchange, which is sent from a separate thread.
-_NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
-# These keep a reference to one network, but DataParallel copies the network in each step.
-_NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
-# Fails with layers that are sharded across devices (PyTorch 2.13: a gradient that is no DTensor).
-_NOT_SHARDED: Final[frozenset[Technique]] = frozenset({"compile"})
+# A graph cannot record what another thread sends.
+_ONE_THREAD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
+# These keep a reference to one network.
+_ONE_NETWORK: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
+# Fails with layers that are split among devices (PyTorch 2.13: a gradient that is no DTensor).
+_WHOLE_LAYERS: Final[frozenset[Technique]] = frozenset({"compile"})
 # Eager steps before the step that is recorded as a graph, and profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _REGION_PROFILES: Final = frozenset({"memory", "region"})
@@ -67,7 +68,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
             precision = "fp16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     excluded = {"cuda-graphs"} if _no_graph(tuned) else set()
-    excluded |= _NOT_DP if request.strategy == "dp" else set()
+    excluded |= _ONE_NETWORK if STRATEGIES[request.strategy or "single"].copies_network else set()
     excluded |= {name for name, known in _PRECISIONS.items() if precision not in known}
     excluded |= _SYNTHETIC if request.data else set()
     excluded |= {"xla"} if request.xla else set()
@@ -77,10 +78,11 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
 
 
 def effective(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
-    """The techniques of a request, its preset applied, that work and have an effect with one strategy; those between ranks need `ddp`."""
-    without_effect = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
-    without_effect |= _NOT_SHARDED if strategy.endswith("tp") else frozenset()
-    without_effect |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
+    """The techniques of a request, its preset applied, that work and have an effect with one strategy."""
+    facts = STRATEGIES[strategy]
+    without_effect = _ONE_THREAD if facts.sends_by_thread else frozenset[Technique]()
+    without_effect |= _WHOLE_LAYERS if facts.splits_layers else frozenset()
+    without_effect |= frozenset() if facts.tunes_exchange else _BETWEEN_RANKS
     return tuple(name for name in request.techniques if name not in without_effect)
 
 
@@ -91,9 +93,9 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
             raise RequestError(f"TECHNIQUES={name} of {resources.workload.name} is not offered by {where}; {ask}")
-        if request.strategy == "dp" and name in _NOT_DP:
+        if STRATEGIES[request.strategy or "single"].copies_network and name in _ONE_NETWORK:
             raise RequestError(
-                f"TECHNIQUES={name} keeps one network, but STRATEGY=dp copies it in each step; ask for STRATEGY=ddp"
+                f"TECHNIQUES={name} keeps one network, but STRATEGY={request.strategy} copies it in each step; ask for STRATEGY=ddp"
             )
         if (needed := _NEEDS.get(name)) and needed not in available:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")

@@ -17,12 +17,13 @@ from summaries import summary, unusable
 from runner.analysis.summarize import summarize
 from runner.core import strategies
 from runner.core.errors import RequestError
-from runner.core.request import DialectName
+from runner.core.request import DialectName, Request
 from runner.core.transport import carrier
 from runner.core.workload import choose_workload, load_workloads
 from runner.plan import launch
 from runner.plan.launch import launchers
-from runner.plan.strategy import offered
+from runner.plan.strategy import Chosen, offered
+from runner.plan.techniques import effective
 from runner.report import matrix, terminal
 from runner.run import dialects
 
@@ -64,6 +65,32 @@ def test_a_strategy_is_one_entry_and_a_launcher(monkeypatch):
     assert carrier(trial) == "gloo"
     images = examples.catalog("1.9.1", "2.13.0-cpu", "2.15.0").images
     assert {image.name for image in images if "pairs" in offered(image)} == {"pytorch 2.13.0-cpu"}
+
+
+def test_facts_of_a_strategy_decide_and_not_its_name(monkeypatch):
+    """Techniques, precisions and figures had lists of names, which a new strategy was not in."""
+
+    def declare(**facts):
+        declared = strategies.Strategy(("tensorflow",), "torchrun", between_cpus="grpc", **facts)
+        monkeypatch.setitem(strategies.STRATEGIES, "mirrored", declared)
+
+    on_gpus = examples.trial(
+        framework="tensorflow", strategy="mirrored", device="gpu", world_size=2, processes=2, cpus_per_worker=None
+    )
+    declare(parameter_servers=True)
+    assert (carrier(on_gpus), on_gpus.asynchronous) == ("grpc", True)
+    assert Chosen("mirrored").ip_only("gpu")
+    declare()
+    assert (carrier(on_gpus), on_gpus.asynchronous) == ("nccl", False)
+    names = ("compile", "cuda-graphs", "one-message")
+    asked = Request(techniques=names)
+    assert effective(asked, strategy="mirrored") == names[:2]
+    declare(tunes_exchange=True)
+    assert effective(asked, strategy="mirrored") == names
+    declare(splits_layers="all")
+    assert effective(asked, strategy="mirrored") == ("cuda-graphs",)
+    declare(sends_by_thread=True)
+    assert effective(asked, strategy="mirrored") == ("compile",)
 
 
 def test_pytorch_joins_every_strategy_that_the_plan_offers_and_no_other():

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from runner.core.events import Bytes, Event, Nccl, Net, RunStart, Window
+from runner.core.strategies import STRATEGIES
 from runner.core.transport import (
     NAMES,
     Counted,
@@ -206,7 +207,7 @@ def gradient_factor(trial: Trial) -> float:
     nodes, ranks = len(trial.placement), trial.processes
     if nodes < 2:  # noqa: PLR2004 - nothing leaves a single node
         return 0.0
-    if carrier(trial) == "ps-lite" or trial.strategy == "ps":
+    if carrier(trial) == "ps-lite" or STRATEGIES[trial.strategy].parameter_servers:
         return 2 * ranks * (nodes - 1) / nodes
     return 2 * nodes * (ranks - 1) / ranks
 
