@@ -100,7 +100,8 @@ class Workload(Frozen):
     programs: Mapping[ProgramMode, Mapping[str, str]]  # by mode and framework: a file of the workload's folder
     converge: tuple[str, ...] = ()  # frameworks whose training program validates after each epoch
     gpu_decode: tuple[str, ...] = ()  # frameworks whose training program can decode JPEGs on the GPU
-    strategies: Mapping[str, tuple[StrategyName, ...]] = {}  # of each program; missing: all that do not cut the network
+    lacks: Mapping[str, tuple[StrategyName, ...]] = {}  # the framework's strategies that its program does not support
+    cuts: tuple[str, ...] = ()  # frameworks whose program supports strategies that cut the network
     data: DataKind = "images"
     batches: str | None = None  # the setting that holds the number of batches an iteration reads; None for one batch
     dialects: Mapping[str, DialectName] = {}  # of programs whose figures are read from the framework's own log
@@ -151,6 +152,8 @@ class Workload(Frozen):
             self.techniques,
             self.inference_techniques,
             self.fixed,
+            self.lacks,
+            self.cuts,
         )
         for framework in named.union(self.converge, self.gpu_decode, *offered):
             if framework not in self.programs["train"]:
@@ -216,8 +219,8 @@ class Workload(Frozen):
 
     def offers(self, strategy: StrategyName, framework: str) -> bool:
         """Whether the framework's program supports a strategy."""
-        named = self.strategies.get(framework)
-        return strategy in named if named else not STRATEGIES[strategy].cuts
+        lacks = strategy in self.lacks.get(framework, ())
+        return not lacks and (framework in self.cuts or not STRATEGIES[strategy].cuts)
 
     def frameworks(self, mode: Mode) -> tuple[str, ...]:
         """Return the frameworks that offer a mode."""

@@ -65,6 +65,10 @@ def test_a_strategy_is_one_entry_and_a_launcher(monkeypatch):
     assert carrier(trial) == "gloo"
     images = examples.catalog("1.9.1", "2.13.0-cpu", "2.15.0").images
     assert {image.name for image in images if "pairs" in offered(image)} == {"pytorch 2.13.0-cpu"}
+    workloads = [workload for workload in load_workloads(examples.ROOT) if "pytorch" in workload.frameworks("train")]
+    assert all(workload.offers("pairs", "pytorch") for workload in workloads)
+    monkeypatch.setitem(strategies.STRATEGIES, "pairs", strategies.Strategy(("pytorch",), "pairs", cuts=True))
+    assert [workload.name for workload in workloads if workload.offers("pairs", "pytorch")] == ["language_model"]
 
 
 def test_facts_of_a_strategy_decide_and_not_its_name(monkeypatch):

@@ -152,6 +152,7 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
         ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.train\.mxnet is 'train_mx\.py', which is not in"),
         ("name: imagenet_cnn", "name: imagenet", "its folder 'imagenet_cnn'; make them equal"),
         ("\nprofiles:\n", "\nprofiles:\n  mxnetto: [kernels]\n", "'mxnetto' has no program"),
+        ("unit: images", "lacks: {mxnetto: [ps]}\nunit: images", "'mxnetto' has no program"),
         ("\nregions:\n", "\nregions:\n  mxnetto: [input]\n", "'mxnetto' has no program"),
         ("caffe: [kernels, memory]", "caffe: [kernel, memory]", "profiles"),
         ("unit: images", "batches: n-critic\nunit: images", "the setting 'n-critic', which is missing in settings"),
