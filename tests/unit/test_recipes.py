@@ -1,6 +1,5 @@
 """Recipes of docs/extending that do not work as they are written: each is walked here by declaring what it asks for, and nothing else."""
 
-import ast
 import csv
 import io
 import re
@@ -95,18 +94,6 @@ def test_facts_of_a_strategy_decide_and_not_its_name(monkeypatch):
     assert effective(asked, strategy="mirrored") == ("cuda-graphs",)
     declare(sends_by_thread=True)
     assert effective(asked, strategy="mirrored") == ("compile",)
-
-
-def test_pytorch_joins_every_strategy_that_the_plan_offers_and_no_other():
-    """One was planned and started, and then refused by the image classifiers, which had a list of their own."""
-    module = ast.parse((examples.ROOT / "workloads" / "with_pytorch" / "ranks.py").read_text(encoding="utf-8"))
-    (table,) = [
-        node.value
-        for node in module.body
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["STRATEGIES"]
-    ]
-    offered = {name for name, one in strategies.STRATEGIES.items() if "pytorch" in one.frameworks and not one.cuts}
-    assert {key.value for key in table.keys} == offered
 
 
 def test_a_model_is_one_entry_of_the_workload(tmp_path):

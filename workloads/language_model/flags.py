@@ -108,8 +108,6 @@ def check(args):
         refuse(f"--gradient-accumulation={args.gradient_accumulation} does not divide --batch={args.batch}")
     if args.weights == "bf16" and args.precision not in IN_BF16:
         refuse(f"--weights=bf16 computes in bf16; ask for --precision=bf16 or fp8, not {args.precision}")
-    if args.precision == "fp8" and args.strategy.endswith("tp"):
-        refuse(f"--precision=fp8 multiplies whole layers, which --strategy={args.strategy} splits; ask for bf16")
     if args.precision == "fp8" and args.batch // args.gradient_accumulation * args.sequence_length % FP8_MULTIPLE:
         refuse(
             f"--precision=fp8 multiplies blocks of {FP8_MULTIPLE} tokens; ask for a --batch whose number of tokens is a multiple"

@@ -65,13 +65,12 @@ class LanguageModel(Training):
 
     offered = frozenset({"fused-optimizer", "cudnn-attention", "compile", "one-message", "bf16-gradients"})
     lacks = frozenset({"dp", "horovod"})
-    cuts = ("fsdp", "tp", "fsdp+tp")
+    cuts = True
 
     def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
         super().__init__(args, torch, device, ranks)
-        self.sharded = args.strategy in self.cuts
         self.size = SIZES[args.model]
         if "cudnn-attention" in args.techniques:
             for other in ("flash", "mem_efficient", "math"):
@@ -156,10 +155,10 @@ class LanguageModel(Training):
 
     def alone(self):
         """None if sharded: without the other ranks' weights and sums, no pass is comparable to a step's."""
-        return None if self.sharded else super().alone()
+        return None if self.ranks.cuts else super().alone()
 
     def gradient_bytes(self):
-        if not self.sharded:
+        if not self.ranks.cuts:
             return super().gradient_bytes() // (2 if self.args.weights == "bf16" else 1)
         element = 2 if self.args.precision in IN_BF16 else 4
         tokens = self.args.batch * self.ranks.ranks_per_layer * self.args.sequence_length
@@ -178,7 +177,7 @@ class LanguageModel(Training):
         from torch.nn.attention import SDPBackend, sdpa_kernel
         from with_pytorch.profiler import flop_counts
 
-        if self.sharded:
+        if self.ranks.cuts:
             return []  # parameters on other ranks are not leaves of this rank's graph
         batch = self.shared(1)
 

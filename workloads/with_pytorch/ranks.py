@@ -1,7 +1,7 @@
 """How the ranks of the PyTorch program meet and average their gradients: a single one, DistributedDataParallel, DataParallel, or Horovod.
 
-A strategy is a class that joins the ranks on construction and overrides what differs from `Alone`; the methods there, and in
-`process.Alone`, say what each has to do. `sharded.py` has the strategies that split a network.
+A strategy is a class that joins the ranks on construction and overrides what differs from `Alone`; the fields and methods there, and the
+methods of `process.Alone`, say what each has to state and to do. `sharded.py` has the strategies that split a network.
 """
 
 import contextlib
@@ -20,8 +20,19 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel, comm
 class Alone(process.Alone):
     """One process, one device."""
 
+    launcher = None  # what starts the ranks; None for a single process
+    several_gpus = False  # whether a process drives several
+    cuts = False  # whether each rank holds a part of the network
+    splits_layers = False  # whether the parts are smaller than layers
+    contiguous = False  # whether gradients must not be channels-last
+    tunes_exchange = False  # whether it has the techniques between ranks
+    fails_with = frozenset()  # techniques
+
     world_size = 1
     ranks_per_layer = 1  # ranks that share each layer and read the same samples
+
+    def __init__(self, *_args: object):
+        """Join the ranks, by the arguments and the device of this one."""
 
     def compiled(self, net, options):
         """Compile a network, before `model` gets it."""
@@ -98,6 +109,8 @@ class Collective:
 class Torchrun(Alone):
     """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers."""
 
+    launcher = "torchrun"
+
     def __init__(self, args, device):
         on_gpu = device.type == "cuda"
         if "cuda-graphs" in args.techniques:
@@ -146,6 +159,8 @@ class Torchrun(Alone):
 
 class Ddp(Torchrun):
     """DistributedDataParallel, which sends gradients while later ones are computed."""
+
+    tunes_exchange = True
 
     def model(self, model):
         # PyTorch 2.13 warns of `broadcast_buffers`, even with its default.
@@ -233,9 +248,11 @@ class Dp(Alone):
     """Several GPUs of one process by DataParallel, which copies all weights to each in every step, and sums gradients on the first."""
 
     no_collectives = "DataParallel sums on one GPU and copies to the others"
+    several_gpus = True
+    fails_with = frozenset({"compile", "cuda-graphs"})  # they keep one network
 
-    def __init__(self, devices):
-        self.devices = devices
+    def __init__(self, args, _device):
+        self.devices = args.devices
 
     def model(self, model):
         return DataParallel(model, range(self.devices))
@@ -248,12 +265,16 @@ class Dp(Alone):
 class Horovod(Alone):
     """The ranks that Horovod's launcher started; Horovod's own variables set fusion and cycle time."""
 
-    def __init__(self, compression):
+    launcher = "horovodrun"
+    contiguous = True
+    fails_with = frozenset({"cuda-graphs"})  # another thread sends the gradients
+
+    def __init__(self, args, _device):
         import horovod.torch as hvd
 
         hvd.init()
         self.hvd, self.rank, self.world_size = hvd, hvd.rank(), hvd.size()
-        self.compression = getattr(hvd.Compression, compression)
+        self.compression = getattr(hvd.Compression, args.compression)
 
     def optimizer(self, optimizer, model):
         self.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -313,10 +334,5 @@ def launched():
     return any(name in os.environ for name in ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"))
 
 
-# By strategy, what joins the ranks; a program supports all but those that it `lacks`.
-STRATEGIES = {
-    "single": lambda _args, _device: Alone(),
-    "ddp": lambda args, device: (OneMessage if "one-message" in args.techniques else Ddp)(args, device),
-    "dp": lambda args, _device: Dp(args.devices),
-    "horovod": lambda args, _device: Horovod(args.compression),
-}
+# A program supports all but those that it `lacks`.
+STRATEGIES = {"single": Alone, "ddp": Ddp, "dp": Dp, "horovod": Horovod}

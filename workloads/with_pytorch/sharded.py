@@ -26,17 +26,23 @@ STYLES = {
 }
 
 
-class Sharded(Torchrun):
+class Fsdp(Torchrun):
     """`ranks_per_layer` neighbouring ranks split each layer; groups have different samples."""
+
+    cuts = True
+    gathers = True  # whether groups shard what each of their ranks holds
 
     def __init__(self, args, device):
         super().__init__(args, device)
-        self.ranks_per_layer = {"fsdp": 1, "tp": self.world_size}.get(args.strategy, args.tensor_parallel)
+        self.ranks_per_layer = self.neighbours()
         shape = (self.world_size // self.ranks_per_layer, self.ranks_per_layer)
         self.mesh = init_device_mesh(device.type, shape, mesh_dim_names=("samples", "layers"))
         if self.ranks_per_layer > 1:
             self.loss_context = contextlib.ExitStack()
             self.loss_context.enter_context(loss_parallel())  # backward passes need it as well
+
+    def neighbours(self):
+        return 1
 
     def compiled(self, net, options):
         """Compile block by block: their weights are gathered between them."""
@@ -51,7 +57,7 @@ class Sharded(Torchrun):
             styles = {name: STYLES[style]() for name, style in model.shared_layers()}
             parallelize_module(model, self.mesh["layers"], styles)
             model.tie()
-        if args.strategy == "tp":
+        if not self.gathers:
             return model
         policy = MixedPrecisionPolicy()
         if args.precision in IN_BF16:
@@ -62,7 +68,7 @@ class Sharded(Torchrun):
         return fully_shard(model, **sharding, reshard_after_forward=False)  # forward's last layers are backward's first
 
     def accumulate(self, model, *, last):
-        if self.args.strategy != "tp":
+        if self.gathers:
             model.set_requires_gradient_sync(last)
 
     def whole(self, tensor):
@@ -87,3 +93,21 @@ class Sharded(Torchrun):
             return weights
         sums = (4 * len(model.blocks) + 2) * tokens * model.embedding.embedding_dim * element
         return ((samples - 1) * weights + samples * (ranks_per_layer - 1) * sums) // max(1, self.world_size - 1)
+
+
+class FsdpTp(Fsdp):
+    splits_layers = True
+    fails_with = frozenset({"compile"})  # PyTorch 2.13: a gradient is not a DTensor
+
+    def neighbours(self):
+        return self.args.tensor_parallel
+
+
+class Tp(FsdpTp):
+    gathers = False
+
+    def neighbours(self):
+        return self.world_size
+
+
+STRATEGIES = {"fsdp": Fsdp, "tp": Tp, "fsdp+tp": FsdpTp}

@@ -27,8 +27,6 @@ OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention",
 OF_INFERENCE = ("folded-norm", "compile", "kernel-search", "cuda-graphs")
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
-# DataParallel replicates the network in each step; compiling fails with layers split over ranks (PyTorch 2.13: a gradient is not a DTensor).
-NOT_WITH = {"dp": {"compile", "cuda-graphs"}, "tp": {"compile"}, "fsdp+tp": {"compile"}}
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
 # Steps before the captured one: in these, libraries choose their algorithms, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
@@ -46,12 +44,13 @@ def check_offered(args, offered):
         refuse("--techniques=kernel-search tunes the kernels of a compiled network; add compile")
 
 
-def check(args, *, offered):
+def check(args, strategy, *, offered):
+    """Refuse techniques that a program or a strategy, a class of `ranks.py`, does not support."""
     check_offered(args, offered)
     for name in args.techniques:
-        if name in NOT_WITH.get(args.strategy, ()):
+        if name in strategy.fails_with:
             refuse(f"--techniques={name} does not work with --strategy={args.strategy}; leave it out")
-        if name in BETWEEN_RANKS and args.strategy != "ddp":
+        if name in BETWEEN_RANKS and not strategy.tunes_exchange:
             refuse(f"--techniques={name} is for --strategy=ddp; leave it out with --strategy={args.strategy}")
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
@@ -63,10 +62,6 @@ def check(args, *, offered):
 
 def check_graphs(args):
     """Refuse what a graph cannot capture, and a warm-up that ends before the captured step."""
-    if args.strategy == "horovod":
-        refuse(
-            "--techniques=cuda-graphs can't capture the exchange of --strategy=horovod; leave it out, or ask for ddp"
-        )
     if args.precision == "fp16":
         refuse("--techniques=cuda-graphs can't capture fp16's dynamic loss scaling; ask for bf16")
     if args.profile_region or args.profile in {"memory", "region"}:

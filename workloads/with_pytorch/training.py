@@ -37,25 +37,35 @@ from with_pytorch.device import environment, set_up
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}
 
 
-def check(args, *, launched, program):
-    """Refuse a strategy that the program lacks, or that does not match how this process was started."""
+def choose(args, program):
+    """The class of a strategy; refuse one that the program lacks."""
     from with_pytorch.ranks import STRATEGIES
 
-    check_strategy(args, "this program", [*(name for name in STRATEGIES if name not in program.lacks), *program.cuts])
-    if args.devices != 1 and args.strategy != "dp":
+    offered = {name: strategy for name, strategy in STRATEGIES.items() if name not in program.lacks}
+    if program.cuts and args.strategy not in offered:  # the import takes 0.9 s
+        from with_pytorch import sharded
+
+        offered |= sharded.STRATEGIES
+    check_strategy(args, "this program", offered)
+    return offered[args.strategy]
+
+
+def check(args, strategy, *, launched, offered):
+    """Refuse what a strategy does not support, one that does not match how this process was started, and techniques that are not `offered`."""
+    if args.devices != 1 and not strategy.several_gpus:
         refuse(
             f"--devices={args.devices} needs --strategy=dp; other strategies drive one device per process of torchrun"
         )
-    if args.strategy == "dp" and args.device != "gpu":
-        refuse("--strategy=dp is for GPUs; on CPUs ask for ddp")
-    one_process = args.strategy in {"single", "dp"}
-    if not one_process and not launched:
-        launcher = "horovodrun" if args.strategy == "horovod" else "torchrun"
-        refuse(f"--strategy={args.strategy} needs several ranks; start this program with {launcher}")
-    if one_process and launched:
+    if strategy.several_gpus and args.device != "gpu":
+        refuse(f"--strategy={args.strategy} is for GPUs; on CPUs ask for ddp")
+    if strategy.launcher and not launched:
+        refuse(f"--strategy={args.strategy} needs several ranks; start this program with {strategy.launcher}")
+    if launched and not strategy.launcher:
         refuse(f"--strategy={args.strategy} would train a model per process of the launcher; ask for ddp")
+    if args.precision == "fp8" and strategy.splits_layers:
+        refuse(f"--precision=fp8 multiplies whole layers, which --strategy={args.strategy} splits; ask for bf16")
     check_epochs(args)
-    techniques.check(args, offered=program.offered)
+    techniques.check(args, strategy, offered=offered)
 
 
 class Training(loop.Training):
@@ -64,7 +74,7 @@ class Training(loop.Training):
     framework = "with_pytorch"
     offered = frozenset(techniques.OF_IMAGES)
     lacks = frozenset({"dp"})  # of the strategies in `ranks.py`
-    cuts = ()  # strategies that shard its network
+    cuts = False  # whether its network can be sharded
 
     def __init__(self, args, torch, device, ranks):
         from with_pytorch.clock import CudaClock, HostClock
@@ -113,7 +123,7 @@ class Training(loop.Training):
     def place(self, net):
         """Move a network to the device, with its weights in the chosen memory format."""
         # Horovod takes contiguous tensors only, and gradients have their weight's format; cuDNN converts both at little cost.
-        layout = self.torch.contiguous_format if self.args.strategy == "horovod" else self.layout
+        layout = self.torch.contiguous_format if self.ranks.contiguous else self.layout
         return net.to(self.device, memory_format=layout)
 
     @property
@@ -245,30 +255,20 @@ class Training(loop.Training):
         return {"samples": samples, "loss_sum": loss_sum.item(), "correct": int(correct.item())}
 
 
-def join(args, device):
-    """The ranks of a strategy; returns once all have met."""
-    from with_pytorch import ranks
-
-    if args.strategy in ranks.STRATEGIES:
-        return ranks.STRATEGIES[args.strategy](args, device)
-    from with_pytorch.sharded import Sharded
-
-    return Sharded(args, device)
-
-
 def run(program, args):
     """Run the requested training, emit its events, and exit; `program` is a subclass of `Training`."""
     pin(args.cpus_per_worker)
 
     import torch
-    from with_pytorch.ranks import launched
+    from with_pytorch.ranks import OneMessage, launched
 
     calls_recorder = recorder(args, torch.version.cuda)
-    check(args, launched=launched(), program=program)
+    strategy = choose(args, program)
+    check(args, strategy, launched=launched(), offered=program.offered)
     check_device(args, torch)
     imported = time.monotonic()
     device = set_up(args, torch)
-    ranks = join(args, device)
+    ranks = (OneMessage if "one-message" in args.techniques else strategy)(args, device)
     events = Events(rank=ranks.rank)
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, torch, device))

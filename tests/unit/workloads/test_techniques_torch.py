@@ -3,6 +3,7 @@ a training that fails because its compilers may not write to their cache directo
 
 import os
 from argparse import Namespace
+from types import SimpleNamespace
 from typing import get_args
 
 import examples
@@ -16,12 +17,14 @@ from runner.core.workload import load_workloads
 
 PLAIN = {
     "device": "gpu",
-    "strategy": "single",
+    "strategy": "ddp",
     "precision": "bf16",
     "profile": None,
     "profile_region": None,
     "warmup": 20,
 }
+
+DDP = SimpleNamespace(fails_with=(), tunes_exchange=True)
 
 
 def flags(*names, **changes):
@@ -42,9 +45,8 @@ def test_runner_and_program_have_the_same_names_in_the_same_order():
 
 
 def test_supported_techniques_are_accepted():
-    techniques.check(flags(*techniques.TECHNIQUES[:9]), offered=set(techniques.TECHNIQUES))
-    techniques.check(flags(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
-    techniques.check(flags("channels-last", device="cpu"), offered={"channels-last"})
+    techniques.check(flags(*techniques.TECHNIQUES), DDP, offered=set(techniques.TECHNIQUES))
+    techniques.check(flags("channels-last", device="cpu"), DDP, offered={"channels-last"})
 
 
 @pytest.mark.parametrize(
@@ -53,13 +55,9 @@ def test_supported_techniques_are_accepted():
         (flags("faster"), techniques.TECHNIQUES, "is not offered by this program; it has channels-last, "),
         (flags("compile"), ("fused-optimizer",), "it has fused-optimizer\n"),
         (flags("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
-        (flags("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
-        (flags("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
-        (flags("compile", strategy="fsdp+tp"), techniques.TECHNIQUES, "--strategy=fsdp+tp; leave it out"),
         (flags("cudnn-attention", precision="tf32"), techniques.TECHNIQUES, "ask for bf16"),
         (flags("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
         (flags("kernel-search"), techniques.TECHNIQUES, "add compile"),
-        (flags("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),
         (flags("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
         (flags("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of this pass"),
         (flags("cuda-graphs", profile="kernels", profile_region="forward"), techniques.TECHNIQUES, "without regions"),
@@ -68,7 +66,7 @@ def test_supported_techniques_are_accepted():
 )
 def test_unsupported_techniques_are_refused_in_one_sentence(args, offered, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
-        techniques.check(args, offered=set(offered))
+        techniques.check(args, DDP, offered=set(offered))
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert sentence in said
