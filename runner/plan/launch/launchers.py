@@ -14,7 +14,7 @@ from runner.plan.launch.job import Job, Seat, name, program, spec, worker_per_no
 
 
 def single(job: Job) -> tuple[ContainerSpec, ...]:
-    """One process for all devices: strategy `single` with one, TensorFlow's `mirrored`, PyTorch's `dp` and Caffe's own with several.
+    """One process for all devices.
 
     A pass that reads the GPU's counters with Nsight Compute runs under `ncu`.
     """
@@ -33,7 +33,7 @@ def _under_ncu(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
 
 
 def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
-    """PyTorch's `ddp`, `fsdp`, `tp` and `fsdp+tp`: one container a node, in which torchrun starts one process a device.
+    """PyTorch's own ranks: one container a node, in which torchrun starts one process a device.
 
     The nodes rendezvous at the first one, with fixed numbers. So does a single node, because `--standalone` takes half a second longer.
     """

@@ -154,13 +154,17 @@ CASES = {
 
 
 def uncovered(strategies, jobs):
-    """Trials of two ranks, by `{framework}-{strategy}`, for strategies without a job; those that split a network need a suitable program."""
+    """Trials of two ranks, by `{framework}-{strategy}`, for strategies without a job."""
     covered = {job.trial.strategy for job in jobs}
     return {
-        f"{framework}-{name}": {"strategy": name, "processes": 1 if strategy.one_process else 2, **program(framework)}
+        f"{framework}-{name}": {
+            **(LANGUAGE if strategy.cuts else program(framework)),
+            "strategy": name,
+            "processes": 1 if strategy.one_process else 2,
+        }
         for name, strategy in strategies.items()
         for framework in strategy.frameworks
-        if name not in covered and "cpu" in strategy.devices and not strategy.cuts
+        if name not in covered and "cpu" in strategy.devices
     }
 
 
@@ -203,8 +207,12 @@ def test_command_lines_equal_the_golden_files(name):
 
 def test_a_strategy_without_a_case_gets_one():
     declared = {"pairs": Strategy(("pytorch",), "torchrun"), "ddp": STRATEGIES["ddp"], "dp": STRATEGIES["dp"]}
-    ((name, changes),) = uncovered(declared, [CASES["pytorch-ddp-4-gpus-shm-cdi"][0]]).items()
-    assert (name, changes["strategy"], changes["processes"]) == ("pytorch-pairs", "pairs", 2)
+    declared["parts"] = Strategy(("pytorch",), "torchrun", cuts=True)
+    found = uncovered(declared, [CASES["pytorch-ddp-4-gpus-shm-cdi"][0]])
+    assert {(name, one["strategy"], one["processes"], one.get("workload")) for name, one in found.items()} == {
+        ("pytorch-pairs", "pairs", 2, None),
+        ("pytorch-parts", "parts", 2, "language_model"),
+    }
 
 
 def test_containers_have_no_outside_network_and_all_carry_their_runs_label():
