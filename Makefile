@@ -43,6 +43,9 @@ meant = $(or $(patsubst %,; did you mean %? See,$(shell $(PYTHON) -c 'import dif
   c = {w.lower(): w for w in b}; \
   print("-or-".join(dict.fromkeys(c[m] for w in a for m in difflib.get_close_matches(w.lower(), c, 2, 0.75))))' '$(subst ','\'',$(1))' '$(2)' 2>/dev/null)),; see)
 $(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN)$(subst -or-, or ,$(call meant,$(UNKNOWN),$(foreach goal,$(GOALS),$(TAKES.$(goal))))) `make help`, and set what is for the environment before `make`))
+# make takes the last of `GPUS=1 GPUS=2`.
+TWICE := $(shell sed -zn 's/^\([A-Z_]*\)=.*/\1/p' /proc/$$PPID/cmdline 2>/dev/null | sort -z | uniq -dz | tr '\0' ' ')
+$(if $(strip $(TWICE)),$(error $(firstword $(TWICE)) is given twice; leave one of them out))
 TARGETS := $(shell sed -n 's/^\([a-z][a-z-]*\):.* ## .*/\1/p' Makefile)
 STRANGE := $(filter-out $(TARGETS) .venv/%,$(MAKECMDGOALS))
 COMMANDS = $(shell sed -n 's/^### dlscale \([a-z]*\)$$/\1/p' docs/options.md)

@@ -21,7 +21,7 @@ from runner.commands.bench import baseline, bench, collect, diagnose, plan
 from runner.commands.catalog import AS_JSON, list_names, models
 from runner.commands.data import data_app
 from runner.commands.images import images_app
-from runner.commands.options import Text, complete_run, flag, run_argument, takes, usage_message
+from runner.commands.options import Commands, Text, complete_run, flag, run_argument, takes, usage_message
 from runner.commands.runs import ls, rerun, show
 from runner.core import console, interrupts, parsing
 from runner.core.console import in_user_terms, open_console
@@ -48,7 +48,7 @@ Examples:
 """
 _RUNS = "run directory, folder of them, or glob; a run's id or a prefix of it; last or last~N: all runs of a command"
 
-app = typer.Typer(
+app = Commands(
     epilog=f"\b\n{EXAMPLES}",  # \b: keep the line breaks
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

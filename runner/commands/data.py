@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from runner.commands.options import directory_argument
+from runner.commands.options import Commands, directory_argument
 from runner.core import dataset, parsing
 from runner.core import request as ask
 from runner.core.console import open_console
@@ -19,7 +19,7 @@ from runner.report.progress import progress
 from runner.results.disk import check_writable
 from runner.run.data import SMALL, import_imagenet32, make_sample
 
-data_app = typer.Typer(help="Make and pack data sets.")
+data_app = Commands(help="Make and pack data sets.")
 
 FOLDERS: Final = (".lmdb",)  # packed forms that are folders
 CHUNK_BYTES: Final = 2**24

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from runner.commands.catalog import AS_JSON, print_facts
-from runner.commands.options import Text, directory_argument, flag
+from runner.commands.options import Commands, Text, directory_argument, flag
 from runner.core import parsing
 from runner.core import request as ask
 from runner.core.cache import cache_dir
@@ -19,7 +19,7 @@ from runner.images.catalog import Catalog, load_images
 from runner.images.spec import ImageSpec
 from runner.report.progress import progress
 
-images_app = typer.Typer(help="Make, build and move the container images.")
+images_app = Commands(help="Make, build and move the container images.")
 
 Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
 DeviceFlag = Annotated[Text, flag("--device", help="cpu or gpu")]

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from runner.core import parsing
@@ -134,6 +135,25 @@ def _field(field: str) -> _Field:
 
 def _dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+class _Command(TyperCommand):
+    """A command that refuses a repeated option; Typer would take the last value."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # Typer's own copy of Click is private
+        _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+        for param in order:
+            if isinstance(param, TyperOption) and not (param.is_flag or param.multiple) and order.count(param) > 1:
+                raise RequestError(f"{param.opts[0]} is given twice; leave one of them out")
+        return super().parse_args(ctx, args)
+
+
+class Commands(typer.Typer):
+    """A group of commands, each of which refuses a repeated option."""
+
+    def command(self, name: str | None = None) -> Callable[..., Any]:  # type: ignore[override]  # its many options are not used here
+        """Register a function as a command, under its own name by default."""
+        return super().command(name, cls=_Command)
 
 
 VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # the form that `make` takes: `GPUS=4`

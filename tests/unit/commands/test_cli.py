@@ -264,6 +264,36 @@ def test_a_mistyped_command_line_gets_one_sentence(words, says):
     assert len(done.stderr) < 240
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bench --gpus=1 --gpus 2",
+        "doctor -H a:1 --hosts=b:1",
+        "data sample x --images=1 --images=1",
+        "bench GPUS=1 GPUS=2",
+    ],
+)
+def test_a_repeated_option_is_refused(words):
+    """`bench --gpus=1 --gpus=2` ran on two GPUs only."""
+    done = dlscale(*words.split())
+    assert (done.code, done.stdout) == (2, "")
+    assert "is given twice" in done.stderr
+
+
+def test_make_refuses_a_repeated_variable():
+    """`make bench GPUS=1 GPUS=2` ran on two GPUs only; a value may well contain `GPUS=1`."""
+    done = make("bench", "GPUS=1", "MODEL=lenet", "GPUS=2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "GPUS is given twice" in done.stderr
+    assert make("query", "SQL=a\nSQL=b", "IN=SQL=x").returncode == 0
+
+
+def test_options_that_are_lists_may_be_repeated(tmp_path):
+    words = [f"--mount={tmp_path}:/{name}" for name in "ab"] + ["--env=A=1", "--env=B=2"]
+    done = dlscale("bench", "--dry-run", "--image=dlscale/none:1", "--device=cpu", *words, "--", "true")
+    assert "given twice" not in done.stderr
+
+
 def test_make_help_fits_one_screen():
     """Lines of 470 characters wrapped within words, then 59 lines scrolled past: this is the first thing that a newcomer types."""
     done = subprocess.run(["make", "--no-print-directory", "help"], cwd=examples.ROOT, capture_output=True, text=True)
