@@ -52,13 +52,17 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
     if as_json:
         summaries = [summary.model_dump(mode="json") for _, summary in Measured.of(runs).curves]
         sys.stdout.write(json.dumps(summaries, indent=1) + "\n")
-    notify(_smoke_test(request, runs[0][1].trial))
-    return exit_code([record for _, record in runs])
+    records = [record for _, record in runs]
+    notify(_smoke_test(request, records))
+    return exit_code(records)
 
 
-def _smoke_test(request: Request, trial: AnyTrial) -> Iterator[str]:
-    """Point out that the default workload on CPUs, chosen to fit the smallest machine, is a smoke test; silent if a model or image size was given."""
-    if isinstance(trial, Trial) and trial.device == "cpu" and not (request.model or request.image_size):
+def _smoke_test(request: Request, records: Sequence[RunRecord]) -> Iterator[str]:
+    """Point out that the default workload on CPUs, chosen to fit the smallest machine, is a smoke test, if it passed and was not asked for."""
+    if request.model or request.image_size or exit_code(records) != 0:
+        return
+    trial = records[0].trial
+    if isinstance(trial, Trial) and trial.device == "cpu":
         yield (
             f"{trial.model} at {trial.image_size}×{trial.image_size} is a smoke test: training works here; to compare machines, train on "
             "images of the usual size: add --model=resnet50 --image-size=224"

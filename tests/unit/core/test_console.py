@@ -11,6 +11,7 @@ import io
 import examples
 import pytest
 from commands import run_to_end
+from records import record
 from rich.table import Table
 
 from runner.commands.documents import make_variables
@@ -98,10 +99,18 @@ def test_every_variable_in_advice_exists_in_make():
 
 
 @pytest.mark.parametrize(
-    ("asked", "device", "said"),
-    [({}, "cpu", 1), ({"model": "resnet18"}, "cpu", 0), ({"image_size": 64}, "cpu", 0), ({}, "gpu", 0)],
+    ("asked", "device", "status", "said"),
+    [
+        ({}, "cpu", "degraded", 1),
+        ({"model": "resnet18"}, "cpu", "valid", 0),
+        ({"image_size": 64}, "cpu", "valid", 0),
+        ({}, "gpu", "valid", 0),
+        ({}, "cpu", "invalid", 0),
+    ],
 )
-def test_the_cpu_default_is_called_a_smoke_test(asked, device, said):
-    found = list(_smoke_test(Request(**asked), examples.trial(device=device)))
+def test_the_cpu_default_is_called_a_smoke_test(asked, device, status, said):
+    """A bench whose only run was stopped by SIGTERM ended with "training works here"."""
+    runs = [record(trial=examples.trial(device=device)), record(trial=examples.trial(device=device), status=status)]
+    found = list(_smoke_test(Request(**asked), runs))
     assert len(found) == said
     assert all("resnet18 at 32×32 is a smoke test" in one for one in found)
