@@ -26,8 +26,8 @@ _PATH_ERRNOS: Final = frozenset(
 # A disk that is read-only, full or failing, or a file too large for it. The error names no path if the file was already open.
 _DISK_ERRNOS: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _MAX_CHARS: Final = 60
-_MAX_LISTED: Final = 8
-"""At most so many known names are listed for an unknown one."""
+MAX_LISTED: Final = 8
+"""At most so many known names are listed for an unknown one, unless a caller allows more."""
 
 
 class DlscaleError(Exception):
@@ -69,8 +69,8 @@ def _similar(name: str, names: Sequence[str]) -> list[str]:
     return [*longer, *(one for one in difflib.get_close_matches(name, names, n=3, cutoff=0.5) if one not in longer)]
 
 
-def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> str:
-    """Return the sentence about an unknown name: the most similar one, and at most eight known names.
+def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "", most: int = MAX_LISTED) -> str:
+    """Return the sentence about an unknown name: the most similar one, and at most `most` known names.
 
     ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` is ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
     """
@@ -81,8 +81,8 @@ def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> 
     if len(names) == len(close) == 1:
         return f"unknown {variable} {name!r}{owner}; {suggestion}"
     listed = nearest(name, names).split(", ")
-    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-    known_ones = f"{', '.join(listed[:_MAX_LISTED])}{more}"
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    known_ones = f"{', '.join(listed[:most])}{more}"
     return f"unknown {variable} {name!r}{owner}; {f'{suggestion} Known' if suggestion else 'known'}: {known_ones}"
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from runner.core import yamlfile
 from runner.core.console import notify
 from runner.core.container_spec import Mount
-from runner.core.errors import RequestError, shorten, unknown
+from runner.core.errors import MAX_LISTED, RequestError, shorten, unknown
 from runner.core.log_pattern import LogPattern
 from runner.core.wire import Link, parse_delay, parse_rate
 
@@ -93,10 +93,17 @@ def seconds(variable: str, text: str) -> int:
     return bounded(variable, str(bounded(variable, match[1]) * _SECONDS[match[2]]))
 
 
-def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[str, str] = _NO_ALIASES) -> str:
+def one_of(
+    variable: str,
+    text: str,
+    known: Iterable[str],
+    *,
+    aliases: Mapping[str, str] = _NO_ALIASES,
+    most: int = MAX_LISTED,
+) -> str:
     """Match a word to a known name: exactly, or else, with a notice, to the only one that differs in case and punctuation alone.
 
-    `aliases` maps lower-case alternatives to known names.
+    `aliases` maps lower-case alternatives to known names. The error for any other word lists at most `most` of them.
     """
     names = tuple(known)
     if text in names:
@@ -104,7 +111,7 @@ def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[s
     plain = bare(text)
     meant = {name for name in names if bare(name) == plain or name == aliases.get(plain)}
     if not plain or len(meant) != 1:
-        raise RequestError(unknown(variable, shorten(text), names))
+        raise RequestError(unknown(variable, shorten(text), names, most=most))
     (name,) = meant
     notify([f"{variable}={text} is taken as {name}"])
     return name
@@ -116,8 +123,9 @@ def bare(name: str) -> str:
 
 
 def choice(variable: str, text: str | None, allowed: object, *, aliases: Mapping[str, str] = _NO_ALIASES) -> str | None:
-    """Match a word to a value of a Literal type by `one_of`."""
-    return one_of(variable, text, get_args(allowed), aliases=aliases) if text else None
+    """Match a word to a value of a Literal type by `one_of`, whose error lists all values."""
+    values = get_args(allowed)
+    return one_of(variable, text, values, aliases=aliases, most=len(values)) if text else None
 
 
 def choices(

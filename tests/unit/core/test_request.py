@@ -1,5 +1,7 @@
 """Prevents: bad input that starts something. Every mistake is one sentence that names the variable and what to type."""
 
+from typing import get_args
+
 import pytest
 
 from runner.core import parsing
@@ -102,6 +104,13 @@ def test_an_exact_name_gives_no_notice_and_a_misspelt_one_the_nearest_first(caps
     assert capsys.readouterr().err == ""
     with pytest.raises(RequestError, match="^unknown PRECISION 'bf61'; did you mean bf16[?] Known: bf16, "):
         parsing.choice("PRECISION", "bf61", ask.Precision)
+
+
+def test_an_unknown_technique_lists_all():
+    """docs/running.md says so; eight were listed, "and 10 more"."""
+    with pytest.raises(RequestError) as caught:
+        parsing.choices("TECHNIQUES", "none", ask.Technique)
+    assert all(name in str(caught.value) for name in get_args(ask.Technique))
 
 
 @pytest.mark.parametrize("text", ["A-B", "--", "c"])
