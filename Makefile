@@ -101,7 +101,7 @@ collect: .venv/ready ## make records from the logs of pods: DIR=... written by `
 diagnose: .venv/ready ## measure each of HOSTS separately and name the slow ones (exit code 4); BASELINE=... of `dlscale baseline`, JSON=1
 	@$(DLSCALE) diagnose $(FLAGS) $(call flags,BASELINE) $(call switches,JSON)
 doctor: .venv/ready ## show this machine's hardware and which images run on it: with HOSTS=..., those of the hosts
-	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
+	@$(DLSCALE) doctor $(call flags,HOSTS IFACE)
 clean: .venv/ready ## remove leftovers of killed runs: containers, volumes, networks, processes; list the runs that are alive; with HOSTS=..., there
 	@$(DLSCALE) clean $(call flags,HOSTS)
 regrade: .venv/ready ## recompute a run's figures from its raw files: DIR=results/...

@@ -201,6 +201,8 @@ def doctor(
 
     if hosts:
         raise typer.Exit(examine_hosts(hosts, wire=iface or None, as_json=as_json))
+    if iface:
+        raise RequestError(f"--iface={iface} is of the wire between hosts; add --hosts=FILE, or leave it out")
     examine_machine(as_json=as_json)
 
 

@@ -147,6 +147,13 @@ def test_a_vendors_container_is_not_fetched_in_parts():
     assert "dlscale images archive" in done.stderr
 
 
+def test_the_doctor_refuses_an_interface_without_hosts():
+    """IFACE was ignored."""
+    done = dlscale("doctor", "--iface=eth0", env={"DLSCALE_MAKE": "1"})
+    assert (done.code, done.stdout) == (2, "")
+    assert "add HOSTS=FILE" in done.stderr
+
+
 def test_the_doctor_prints_json_with_every_image():
     findings = json.loads(dlscale("doctor", "--json").stdout)
     subjects = {finding["subject"] for finding in findings}
