@@ -25,6 +25,7 @@ from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
 from runner.core.request import Device
 from runner.core.telemetry import Samples
 from runner.core.trial import AnyTrial, techniques_of_older_record
+from runner.core.units import counted
 from runner.results import tables
 from runner.results.disk import AppendOnly, draft, reserve, writing
 
@@ -142,6 +143,10 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RECORD
     with reading(path, "is not a run record", step="name another run directory"):
         if not path.exists():
+            if runs := run_directories(directory):
+                raise RequestError(
+                    f"{directory}: is a folder of {counted(len(runs))}; name one, for example {runs[-1]}"
+                )
             raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory")
         text = path.read_text(encoding="utf-8")
         if is_plain_except_floats(text) and '"techniques"' in text:  # of this version: this path is ten times faster

@@ -187,6 +187,15 @@ def test_an_invalid_record_gives_one_sentence(tmp_path, content, sentence):
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_of_runs_read_as_a_run_names_its_newest(tmp_path):
+    """`dlscale show` of the folder that a bench had just filled said that no run ended there."""
+    for name in ("20260101", "20260102"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").touch()
+    with pytest.raises(RequestError, match=f"is a folder of 2 runs; name one, for example {tmp_path}/20260102"):
+        store.read_record(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("read", "name", "content"),
     [
