@@ -140,7 +140,8 @@ class Database:
                 [run_id, _escaped(path)],
             )
         except duckdb.Error as error:
-            raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+            step = "put the raw file back as the run left it, or name a folder without this run"
+            raise RequestError(f"{path}: can't be read ({_sentence(error)}); {step}") from error
 
 
 def create(connection: duckdb.DuckDBPyConnection, table: Table, *, in_index: bool = False) -> None:

@@ -314,6 +314,7 @@ def test_damaged_files_are_named(place):
     done = dlscale("query", "SELECT count(*) FROM telemetry", "--in", place)
     assert done.code == 2
     assert "one/telemetry.parquet: can't be read" in done.stderr
+    assert "put the raw file back" in done.stderr
     (place / "here" / "two" / "record.json").write_text("{")
     done = dlscale("query", "SELECT count(*) FROM runs", "--in", place)
     assert done.code == 0
