@@ -7,9 +7,12 @@ nearest known names; a plot with indistinguishable curves, or with a point drawn
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
-from commands import Ended, run_to_end
+from commands import ROOT, Ended, run_to_end
 from made_up_source import rate, source, table
 
 from runner.commands.published import Wanted, contradiction_text, select
@@ -85,6 +88,21 @@ def test_a_plot_is_written_to_the_requested_path(tmp_path):
     refused = published("--model=inception-v3", f"--plot={path}/below.png")
     assert refused.code == 2
     assert refused.stderr.strip().endswith("can't be written (Not a directory); give another file with --plot FILE.png")
+
+
+def test_a_plot_needs_no_home(tmp_path):
+    """Where HOME is read-only, as in many batch jobs, every bench and report printed matplotlib's advice about a cache."""
+    argv = [
+        sys.executable,
+        "-m",
+        "runner.commands",
+        "published",
+        "--model=inception-v3",
+        f"--plot={tmp_path / 'curves.png'}",
+    ]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MPL", "XDG_"))}
+    done = subprocess.run(argv, cwd=ROOT, env={**env, "HOME": "/proc/none"}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, f"plot: {tmp_path}/curves.png\n")
 
 
 def test_figures_match_all_filters():
