@@ -16,6 +16,7 @@ from runner.core.dataset import PACKED
 from runner.core.errors import RequestError
 from runner.core.request import Device, Interconnect, Mode, Request
 from runner.core.trial import Placed, Trial, comparison_key
+from runner.core.units import counted
 from runner.core.wire import Link
 from runner.core.workload import PARTS_OF_BATCH, SEQUENCE, SHARED_BY, Model, Setting
 from runner.plan import techniques
@@ -357,7 +358,9 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
 def _within_cores(cores: int, variable: str, asked: int | None) -> int | None:
     """Return the requested number for each rank, or None. Raises RequestError if it exceeds the rank's cores."""
     if asked and asked > cores:
-        raise RequestError(f"{variable}={asked} asked, but each rank has {cores} cores; ask for {cores} or fewer")
+        raise RequestError(
+            f"{variable}={asked} asked, but each rank has {counted(cores, 'core')}; ask for {cores} or fewer"
+        )
     return asked
 
 

@@ -225,6 +225,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ),
         ({"image_size": 8}, {}, "IMAGE_SIZE=8 is too small for MODEL=resnet18"),
         ({"workers": (1,), "threads": 3}, {}, "THREADS=3 asked, but each rank has 2 cores"),
+        ({"workers": (2,), "threads": 3}, {}, "THREADS=3 asked, but each rank has 1 core;"),
         ({"loader_workers": 17, "gpus": (1,)}, WITH_DATA, "LOADER_WORKERS=17 asked, but each rank has 16 cores"),
         ({"loader_workers": 5, "gpus": (4,)}, WITH_DATA, "LOADER_WORKERS=5 asked, but each rank has 4 cores"),
         (DECODES, WITH_DATA | {"framework": "mxnet"}, "DECODE=gpu of imagenet_cnn is not offered by FRAMEWORK=mxnet"),
