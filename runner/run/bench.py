@@ -132,6 +132,8 @@ def dry_run(request: Request) -> int:
         return 0
     request, resources = _discover(request, contact=False)
     resources, trials = trials_of(request, resources, say=lambda text: notify([text]))
+    if request.resume:
+        notify([f"--resume would reuse those of these runs that are in {resources.out}; all are printed"])
     prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")

@@ -147,6 +147,15 @@ def test_a_vendors_container_is_not_fetched_in_parts():
     assert "dlscale images archive" in done.stderr
 
 
+def test_a_plan_says_that_resume_would_reuse_some_of_its_runs(tmp_path):
+    """It printed all of them without a word."""
+    words = ("--workers=1", "--device=cpu", "--engine=venv", "--framework=pytorch", f"--out={tmp_path}")
+    assert (
+        f"--resume would reuse those of these runs that are in {tmp_path}" in dlscale("plan", "--resume", *words).stderr
+    )
+    assert "--resume" not in dlscale("plan", *words).stderr
+
+
 def test_the_doctor_refuses_an_interface_without_hosts():
     """IFACE was ignored."""
     done = dlscale("doctor", "--iface=eth0", env={"DLSCALE_MAKE": "1"})
