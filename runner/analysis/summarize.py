@@ -65,6 +65,7 @@ class Row(Frozen):
     efficiency_ci95: Interval | None = None
     withheld: str | None = None  # why there is no speedup despite a baseline
     repeats: int
+    lost: tuple[str, ...] = ()  # why each further repeat can't be used
     parts: StepParts | None = None  # mean of the repeats
     mfu_percent: float | None = None  # model FLOP/s over the devices' dense peak; None if above 100 (`above_peak`)
     above_peak: bool = False
@@ -317,6 +318,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         efficiency_ci95=speedup_ci95.scaled(1 / scale) if speedup_ci95 else None,
         withheld=withheld,
         repeats=len(runs),
+        lost=tuple("; ".join(one.validity.reasons) for one in records if one.validity.status == "invalid"),
         parts=_parts(usable),
         mfu_percent=mfu,
         above_peak=above_peak,

@@ -252,10 +252,13 @@ def verdict(summary: Summary) -> str:
             )
     row = usable[-1]
     clauses = [_result(row)]
-    if row.throughput_ci95 is None and row.repeats < FEWEST_RUNS:
+    if row.lost:
+        of = units.counted(row.repeats + len(row.lost))
+        clauses.append(f"{len(row.lost)} of {of} can't be used: {row.lost[0]}")
+    elif row.throughput_ci95 is None and row.repeats < FEWEST_RUNS:
         clauses.append(f"no interval from {units.counted(row.repeats)}, --repeat={FEWEST_RUNS} gives one")
-    if row.status == "degraded":
-        clauses.append(f"degraded: {_first_reason(row, usable)}")
+    if row.status == "degraded" and (reason := _first_reason(row, usable)) not in row.lost:
+        clauses.append(f"degraded: {reason}")
     return f"{'; '.join((*clauses, *lost))}."
 
 

@@ -135,6 +135,7 @@ def test_a_failed_repeat_is_named_and_left_out_of_the_figures():
     row = summarize([run("a"), run("b", failed=True)]).rows[0]
     assert row.throughput == pytest.approx(320)
     assert (row.status, row.repeats, row.reasons) == ("degraded", 1, ("the run failed: w0: exit code 1",))
+    assert row.lost == row.reasons
 
 
 def test_a_scale_without_a_usable_run_shows_no_figure():

@@ -448,6 +448,8 @@ def test_a_lopsided_interval_is_written_by_its_ends(value, low, high, text):
         ((row(2, speedup=1.1, speedup_ci95=Interval(low=0.9, high=1.3), efficiency=0.55),), "No speedup shown: "),
         ((row(2, speedup=None, efficiency=None, withheld="withheld: ends"),), "no speedup: withheld: ends."),
         ((row(1, throughput_ci95=None, repeats=1),), "100.0 images/s on 1 GPU; no interval from 1 run, --repeat=3 gives one."),
+        ((row(1, throughput_ci95=None, repeats=1, lost=("hung",)),), "100.0 images/s on 1 GPU; 1 of 2 runs can't be used: hung."),
+        ((row(1, status="degraded", reasons=("hung", "hot"), lost=("hung",)),), "1 of 4 runs can't be used: hung."),
         ((row(1, status="degraded", reasons=("hot", "shared")),), "; degraded: hot."),
         (
             (row(1, status="degraded", reasons=("hot",)), row(2, status="degraded", reasons=(DEGRADED_BASELINE,))),
