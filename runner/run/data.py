@@ -30,6 +30,11 @@ SAMPLE_PYTHON: Final = ">=3.10"
 SMALL: Final = (96, 160)
 
 
+def _without_result(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Pass on a program's lines, but not its result: JSON with the name of every class, of which ImageNet has a thousand."""
+    return lambda line: None if line.startswith("{") else say(line)
+
+
 def make_sample(
     directory: Path, *, images: int, seed: int, side: tuple[int, int] = SMALL, report: Callable[[str], None]
 ) -> None:
@@ -38,7 +43,7 @@ def make_sample(
     program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
     words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")
     try:
-        follow([str(python), program, str(directory.absolute()), *words], on_line=report)
+        follow([str(python), program, str(directory.absolute()), *words], on_line=_without_result(report))
     except CommandError as error:
         raise RunFailedError(f"no sample was made in {directory}: {error.last_line}") from error
 
@@ -48,7 +53,9 @@ def import_imagenet32(source: Path, directory: Path, *, report: Callable[[str], 
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "import_imagenet32.py")
     try:
-        follow([str(python), program, str(source.absolute()), str(directory.absolute())], on_line=report)
+        follow(
+            [str(python), program, str(source.absolute()), str(directory.absolute())], on_line=_without_result(report)
+        )
     except CommandError as error:
         if error.code == RequestError.exit_code:
             raise RequestError(error.last_line) from error
@@ -108,7 +115,7 @@ def pack(
         )
         try:
             grant_write(draft, spec.user)
-            run_tool(engine, spec, say)
+            run_tool(engine, spec, _without_result(say))
             draft.replace(target.parent)
         finally:
             shutil.rmtree(draft, ignore_errors=True)

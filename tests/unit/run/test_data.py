@@ -76,6 +76,18 @@ def test_a_failed_program_is_reported_by_its_last_line(tmp_path, monkeypatch):
         data.make_sample(tmp_path / "new", images=11, seed=1, report=print)
 
 
+def test_a_programs_result_is_no_progress(tmp_path, monkeypatch):
+    """The screen ended with JSON that named every class."""
+    monkeypatch.setattr(data, "ensure_environment", lambda **_: tmp_path / "python")
+    monkeypatch.setattr(
+        data, "follow", lambda _, *, on_line: [on_line(line) for line in ("cats: 1 images", '{"path": "new"}')]
+    )
+    said = []
+    data.make_sample(tmp_path / "new", images=11, seed=1, report=said.append)
+    data.import_imagenet32(tmp_path, tmp_path / "new", report=said.append)
+    assert said == ["cats: 1 images"] * 2
+
+
 def test_a_second_run_waits_for_the_first_to_pack_the_same_data(tmp_path, monkeypatch):
     """The second failed once the first had put its files where both were to go."""
     second_waits = threading.Event()
