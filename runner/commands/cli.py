@@ -388,6 +388,7 @@ def schema(
 def main(command: typer.Typer = app) -> None:
     """Run a command line. A user's mistake prints one sentence and sets the exit code; a bug keeps its traceback."""
     console.discard_after_hangup()
+    console.forget_no_width()
     interrupts.listen()
     code: int | str | None = 0
     try:

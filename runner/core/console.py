@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Final, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -52,6 +53,12 @@ def open_screen() -> Console:
     return console if console.is_terminal or os.environ.get("COLUMNS") else open_console(width=200)
 
 
+def forget_no_width() -> None:
+    """Drop COLUMNS=0, which a terminal without a size sets: Rich would print nothing."""
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]
+
+
 def no_console() -> Console:
     """Return a console that prints nothing."""
     return Console(quiet=True)
@@ -64,14 +71,16 @@ _HANGUP_ERRNOS: Final = frozenset({errno.EPIPE, errno.EIO})
 def discard_after_hangup() -> None:
     """Discard the output of this process and its children once its reader is gone; write `?` for characters that can't be encoded."""
     for name in ("stdout", "stderr"):
-        if stream := getattr(sys, name):  # None if this process was started with the stream closed
-            setattr(sys, name, _DiscardingStream(stream))
+        # None if this process was started with the stream closed.
+        stream = getattr(sys, name) or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+        setattr(sys, name, _DiscardingStream(stream))
 
 
 class _DiscardingStream(io.TextIOWrapper):
     """An open stream whose file descriptor is redirected to /dev/null when its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
+        self._stream = stream  # it closes the file when it is collected
         super().__init__(
             stream.buffer,
             encoding=stream.encoding,

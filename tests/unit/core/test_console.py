@@ -7,6 +7,8 @@ Prevents: advice that its reader can't type: a flag for a user of `make`, or a v
 
 import errno
 import io
+import subprocess
+import sys
 
 import examples
 import pytest
@@ -34,12 +36,26 @@ def test_a_name_is_printed_unmodified():
 
 def test_an_error_sentence_is_printed_unmodified():
     assert "HOSTS=a:-1: slots of a are" in run_to_end(["bench", "--hosts=a:-1", "--dry-run"]).stderr
-    assert "/[x]:smile:: holds no run record" in run_to_end(["report", "/[x]:smile:"]).stderr
+    assert "/[x]:smile: does not exist" in run_to_end(["report", "/[x]:smile:"]).stderr
 
 
 def test_characters_that_the_output_can_not_encode_are_replaced():
     done = run_to_end(["query", "select 'a ✓ b' as x"], env={"PYTHONIOENCODING": "latin-1"})
     assert (done.code, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["images list", "plan --workers=1 --device=cpu --engine=venv", "regrade nope"])
+def test_a_closed_output_is_like_one_that_nobody_reads(command):
+    """`dlscale ls >&-` ended with a traceback, and a bench with one after its trainings."""
+    words = f"exec {sys.executable} -m runner.commands {command} >&-"
+    closed = subprocess.run(["bash", "-c", words], cwd=examples.ROOT, capture_output=True, text=True)
+    unread = run_to_end(command.split())
+    assert (closed.returncode, closed.stderr) == (unread.code, unread.stderr)
+
+
+def test_a_terminal_without_a_size_has_the_usual_width():
+    """With COLUMNS=0 nothing was printed, and a bench ended with a traceback after its trainings."""
+    assert run_to_end(["images", "list"], env={"COLUMNS": "0"}).stdout == run_to_end(["images", "list"]).stdout != ""
 
 
 @pytest.mark.parametrize(
