@@ -10,10 +10,11 @@ from typing import Final
 from runner.analysis.comparisons.predicted import Prediction, predicted
 from runner.commands.options import runs_named
 from runner.core.console import notify, open_screen
+from runner.core.errors import RequestError
 from runner.core.units import figure
 from runner.report.matrix import with_interval
 from runner.report.table import Table
-from runner.results.find import newest_first, read_runs
+from runner.results.find import RESULTS, newest_first, read_runs
 from runner.results.store import read_record
 
 DEVICES: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -32,10 +33,13 @@ def show_prediction(
 
     Raises RequestError as `predicted` does, or if the plot can't be written.
     """
-    run = read_record(runs_named(word, example="last")[0])
-    on_file = read_runs(newest_first(place))
+    path = runs_named(word, example="last")[0]
+    run, on_file = read_record(path), read_runs(newest_first(place))
     notify(on_file.skipped)
-    found = predicted(run, [record for _, record in on_file.runs], wire=wire, devices=(1, *(devices or DEVICES)))
+    records = [record for _, record in on_file.runs]
+    if run.run_id not in {record.run_id for record in records}:
+        raise RequestError(f"{run.run_id} is not among the runs in {place or RESULTS}; add --in={path.parent}")
+    found = predicted(run, records, wire=wire, devices=tuple(dict.fromkeys((1, *(devices or DEVICES)))))
     if plot is not None:
         _draw(found, plot)
     if as_json:

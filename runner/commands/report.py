@@ -61,9 +61,8 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     first = directories[0]
     # Check before the page's folder is created, which may be this very directory.
     if missing := next((one for one in directories if not one.is_dir()), None):
-        raise RequestError(
-            f"{missing} does not exist; name a run directory, or a folder of them; `dlscale ls` lists runs"
-        )
+        why = "is a file" if missing.exists() else "does not exist"
+        raise RequestError(f"{missing} {why}; name a run directory, or a folder of them; `dlscale ls` lists runs")
     if len(directories) == 1 and (first / RECORD).is_file():
         run = (first, read_record(first))
         # Named after the run, because a report named after the matrix covers all its runs.

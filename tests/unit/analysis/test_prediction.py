@@ -246,3 +246,15 @@ def test_the_command_prints_and_plots_the_prediction(records, tmp_path, capsys):
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(RequestError, match=r"can't be written"):
         show_prediction(str(tmp_path / run.run_id), **given, as_json=True, plot=tmp_path / "missing" / "curve.png")
+    show_prediction(str(tmp_path / run.run_id), **given | {"devices": (1, 8)}, as_json=True, plot=None)
+    assert [row["devices"] for row in json.loads(capsys.readouterr().out)["rows"]] == [1, 8]
+
+
+def test_a_run_elsewhere_is_predicted_from_the_records_beside_it(records, tmp_path):
+    """A training in --out=DIR was refused as none that can be predicted."""
+    run = next(record for record in records if record.trial.world_size == 1)
+    (tmp_path / run.run_id).mkdir()
+    (tmp_path / run.run_id / "record.json").write_text(run.model_dump_json(by_alias=True))
+    given = {"wire": None, "devices": None, "place": tmp_path / "gone", "as_json": False, "plot": None}
+    with pytest.raises(RequestError, match=f"is not among the runs in {tmp_path}/gone; add --in={tmp_path}$"):
+        show_prediction(str(tmp_path / run.run_id), **given)

@@ -323,6 +323,9 @@ def test_a_missing_directory_is_not_created(tmp_path):
     with pytest.raises(RequestError, match="does not exist"):
         report([tmp_path / "gone"], out=None)
     assert not (tmp_path / "gone").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="is a file"):
+        report([tmp_path / "file"], out=None)
 
 
 def test_several_directories_share_a_page_in_their_parent(tmp_path):
