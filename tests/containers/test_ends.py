@@ -81,7 +81,16 @@ def test_a_wall_clock_limit_is_a_failed_run(dlscale, tmp_path):
 
 TRAINS = (*LONG, "--workers=1")
 # Writes nothing after its start.
-SLEEPS = ("--image=dlscale/mxnet:1.9.1", "--device=cpu", "--telemetry-hz=0", "--", "sh", "-c", "echo asleep; sleep 600")
+SLEEPS = (
+    "--image=dlscale/mxnet:1.9.1",
+    "--device=cpu",
+    "--telemetry-hz=0",
+    "--repeat=1",
+    "--",
+    "sh",
+    "-c",
+    "echo asleep; sleep 600",
+)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -90,7 +99,7 @@ def test_a_full_disk_ends_the_run_immediately_and_is_named(start, ensure_image, 
     """Once, a run noticed after 97 s, or never if it wrote nothing, and left half a line and a `.probe`."""
     words, begun = job
     ensure_image("dlscale/mxnet:1.9.1")
-    process = start("bench", f"--out={small_disk}", "--repeat=1", *words)
+    process = start("bench", f"--out={small_disk}", *words)
     assert wait_until(lambda: begun in "".join(path.read_text() for path in raw_files(small_disk)), 120)
     fill(small_disk)
     _, stderr = process.communicate(timeout=240)
