@@ -73,6 +73,12 @@ def in_loaded(argv, environment, folder, said, only):
     main()
 
 
+def replaced(words, *by):
+    """The options `words`, with those of `by` in place of their own."""
+    told = {str(word).partition("=")[0] for word in by}
+    return (*(word for word in words if word.partition("=")[0] not in told), *by)
+
+
 def call(*words, out=None, only=None):
     """Run a command to completion as `run_to_end` does; a training is small by default."""
     argv = [*words]

@@ -5,6 +5,7 @@ rise on distinguishable images, packed data without a validation split.
 """
 
 import pytest
+from commands import replaced
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 SMALL = ("--model=lenet", "--device=cpu", "--image-size=32", "--repeat=1", "--idle=0")
@@ -27,8 +28,7 @@ def test_inference(dlscale, tmp_path, *, framework, precision, more, effects):
         f"--framework={framework}",
         "--mode=infer",
         f"--precision={precision}",
-        *SMALL,
-        *more,
+        *replaced(SMALL, *more),
         *lengths,
         out=tmp_path,
     )

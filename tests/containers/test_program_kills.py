@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import QUICK, ROOT
+from commands import QUICK, ROOT, replaced
 from environments import environment_of
 from killed import GONE_S, check_whole, deeds_of, how_many, kill
 from testbed import apptainer
@@ -98,7 +98,7 @@ def test_clean_removes_apptainers_own_processes_with_a_suspended_job(tmp_path):
     """Suspended with their job, as by Slurm, they do not notice that it was killed, and their environment does not identify them."""
     environment = with_apptainer()
     argv = [sys.executable, "-m", "runner.commands"]
-    words = ["bench", *RUN, "--engine=apptainer", "--workers=1", "--iterations=100000", f"--out={tmp_path}"]
+    words = ["bench", *replaced(RUN, "--workers=1", "--iterations=100000"), "--engine=apptainer", f"--out={tmp_path}"]
     both = {"cwd": ROOT, "env": environment}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*argv, *words], **both, **quiet) as runner:

@@ -8,7 +8,7 @@ import json
 import shutil
 
 import pytest
-from commands import background_commands, call, only, running
+from commands import background_commands, call, only, replaced, running
 from waiting import wait_until
 
 from runner.core.wire import Link
@@ -45,7 +45,7 @@ def training(rig, out):
 
         def train(*settings, way="ssh"):
             rig.shape(NARROW)
-            words = ("bench", *LONG, *settings, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}")
+            words = ("bench", *replaced(LONG, *settings), f"--hosts={rig.hosts(2, way=way)}", f"--out={out}")
             process = begin(*words, program=only("scaled"))
             assert wait_until(lambda: is_in_its_windows(out) or process.poll() is not None, 240)
             assert process.poll() is None, process.stderr.read()

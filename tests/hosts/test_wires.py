@@ -5,7 +5,7 @@ capacity, bytes counted on the wrong side.
 """
 
 import pytest
-from commands import call
+from commands import call, replaced
 
 from runner.core.wire import Link
 from runner.engines.process import run
@@ -83,9 +83,8 @@ def test_the_requested_interface_carries_the_run(rig, tmp_path):
     ],
 )
 def test_a_missing_interconnect_is_refused_before_anything_starts(rig, tmp_path, words, says):
-    done = call(
-        "bench", f"--hosts={rig.hosts(2)}", "--nodes=2", "--workers=2", "--framework=mxnet", *words, out=tmp_path
-    )
+    asked = replaced(("--nodes=2", "--workers=2", "--framework=mxnet"), *words)
+    done = call("bench", f"--hosts={rig.hosts(2)}", *asked, out=tmp_path)
     assert done.code == 2
     assert says in done.stderr
     assert list(tmp_path.iterdir()) == []
