@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from commands import QUICK, ROOT, only, run_to_end
+from commands import QUICK, ROOT, only, replaced, run_to_end
 from waiting import wait_until
 
 from runner.engines.boxes import Podman
@@ -61,7 +61,7 @@ def test_a_container_started_only_by_those_that_share_its_network_ends_without_a
 @contextmanager
 def long_run(podman, out):
     """All containers of an endless run (a scheduler, a server and two workers), whose runner is ended by `kill -9` after the block."""
-    argv = [sys.executable, *only("scaled"), *KVSTORE, "--iterations=100000", f"--out={out}"]
+    argv = [sys.executable, *only("scaled"), *replaced(KVSTORE, "--iterations=100000"), f"--out={out}"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     runner = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **podman}, **quiet)
     try:
