@@ -73,19 +73,26 @@ def in_loaded(argv, environment, folder, said, only):
     main()
 
 
+def without(words, names):
+    """The options `words`, less those with these names."""
+    return [word for word in words if word.partition("=")[0] not in names]
+
+
+def names_of(words):
+    return {str(word).partition("=")[0] for word in words}
+
+
 def replaced(words, *by):
     """The options `words`, with those of `by` in place of their own."""
-    told = {str(word).partition("=")[0] for word in by}
-    return (*(word for word in words if word.partition("=")[0] not in told), *by)
+    return (*without(words, names_of(by)), *by)
 
 
 def call(*words, out=None, only=None):
     """Run a command to completion as `run_to_end` does; a training is small by default."""
     argv = [*words]
     if words[0] == "bench":
-        told = {str(word).partition("=")[0] for word in words}
-        told |= {"--iterations"} if "--epochs" in told else set()
-        argv += [flag for flag in QUICK if flag.partition("=")[0] not in told]
+        told = names_of(words)
+        argv += without(QUICK, told | ({"--iterations"} if "--epochs" in told else set()))
     if out:
         argv.append(f"--out={out}")
     return run_to_end(argv, out=out, only=only)

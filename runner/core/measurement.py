@@ -46,6 +46,11 @@ class RawWindow(Frozen):
     iterations: int | None = None
     first_step_s: float | None = None
 
+    @property
+    def amount(self) -> float:
+        """What throughput counts: units, or else samples."""
+        return self.samples if self.units is None else self.units
+
 
 class Throughput(Frozen):
     """Global samples, or units, ÷ synchronized wall seconds of one run, in `unit` such as `images/s`.

@@ -9,6 +9,7 @@ import sys
 import examples
 import psutil
 import pytest
+from commands import replaced
 from waiting import wait_until
 
 from runner.core.errors import NoBaseError, RequestError
@@ -72,7 +73,7 @@ def test_the_same_contract_holds_as_in_a_container(ended):
 
 def test_clean_kills_what_a_dead_runner_left_and_its_lease_could_not_end(tmp_path):
     """A stopped process ends nothing, and stays when its runner is killed."""
-    words = [word for word in QUICK if not word.startswith(("--iterations", "--workers"))]
+    words = replaced(QUICK, "--workers=1", "--iterations=100000")
     argv = [
         sys.executable,
         "-m",
@@ -80,8 +81,6 @@ def test_clean_kills_what_a_dead_runner_left_and_its_lease_could_not_end(tmp_pat
         "bench",
         *words,
         "--engine=venv",
-        "--workers=1",
-        "--iterations=100000",
     ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*argv, f"--out={tmp_path}"], cwd=examples.ROOT, **quiet) as runner:

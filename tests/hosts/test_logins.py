@@ -9,14 +9,14 @@ import time
 
 import pytest
 import yaml
-from commands import QUICK
+from commands import QUICK, replaced
 from on_slurm import DLSCALE, GONE_S, check_crossed, ended, left, records, started
 from testbed.layout import RigNode, known_hosts, sshd_config
 from testbed.nodes import is_root_locked
 from waiting import wait_until
 
 JOB = ("bench", "--framework=mxnet", "--workers=2", "--nodes=2", *QUICK)
-LONG = (*(word for word in JOB if not word.startswith("--iterations")), "--iterations=200000", "--scaling=weak")
+LONG = replaced(JOB, "--iterations=200000", "--scaling=weak")
 
 
 def key(path):

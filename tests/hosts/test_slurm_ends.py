@@ -9,7 +9,7 @@ import random
 import time
 
 import pytest
-from commands import QUICK
+from commands import QUICK, replaced
 from on_slurm import DLSCALE, GONE_S, ended, left, records, started
 from waiting import wait_until
 
@@ -20,8 +20,7 @@ KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
 LATEST_S = 14
 JOB = (
     *("bench", "--framework=mxnet", "--workers=2", "--nodes=2", "--cluster=slurm", "--engine=venv"),
-    *(word for word in QUICK if not word.startswith(("--iterations", "--repeat"))),
-    *("--iterations=400", "--repeat=9"),
+    *replaced(QUICK, "--iterations=400", "--repeat=9"),
 )
 
 

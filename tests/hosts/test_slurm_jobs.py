@@ -7,18 +7,14 @@ program for what Slurm did; a matrix that tries its next trial on lost nodes.
 import json
 
 import pytest
-from commands import QUICK
+from commands import QUICK, replaced
 from on_slurm import DLSCALE, GONE_S, check_crossed, ended, left, records, started
 from waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("environments")
 
 JOB = ("bench", "--framework=mxnet", "--workers=2", "--nodes=2", "--cluster=slurm", *QUICK)
-LONG = (
-    *(word for word in JOB if not word.startswith(("--iterations", "--warmup"))),
-    "--iterations=200000",
-    "--warmup=2",
-)
+LONG = replaced(JOB, "--iterations=200000", "--warmup=2")
 
 
 def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_repeats_nothing(cluster, sif, tmp_path):
@@ -40,7 +36,7 @@ def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_repeats_nothi
 
 def test_diagnose_measures_each_node_of_its_job(cluster, tmp_path):
     words = ("--framework=pytorch", "--cluster=slurm", "--nodes=2", "--workers=1", "--engine=venv", "--json")
-    quick = [word.replace("--repeat=1", "--repeat=3") for word in QUICK]
+    quick = replaced(QUICK, "--repeat=3")
     code, said, errors = ended(started(cluster, DLSCALE, "diagnose", *words, *quick, f"--out={tmp_path}"))
     assert code in (0, 4), errors
     told = json.loads(said)
@@ -78,8 +74,8 @@ def test_a_job_reports_its_time_limit_before_slurm_ends_it(cluster, tmp_path):
 
 def test_an_isolated_node_is_named_and_ends_its_part_and_no_other_trial_starts(cluster, tmp_path):
     """Once, the isolated node ran on for 30 s after the record was written. Must be the last test: the link stays cut."""
-    job = [word for word in JOB if not word.startswith(("--iterations", "--workers"))]
-    process = started(cluster, DLSCALE, *job, "--iterations=400", "--workers=2,4", "--engine=venv", f"--out={tmp_path}")
+    job = replaced(JOB, "--iterations=400", "--workers=2,4")
+    process = started(cluster, DLSCALE, *job, "--engine=venv", f"--out={tmp_path}")
     assert wait_until(
         lambda: any("first_step" in one.read_text() for one in tmp_path.glob("*2nodes*/events.jsonl")), 90
     )

@@ -96,6 +96,8 @@ class Fsdp(Torchrun):
 
 
 class FsdpTp(Fsdp):
+    """Neighbours split each layer; groups shard what each of their ranks holds."""
+
     splits_layers = True
     fails_with = frozenset({"compile"})  # PyTorch 2.13: a gradient is not a DTensor
 
@@ -104,6 +106,8 @@ class FsdpTp(Fsdp):
 
 
 class Tp(FsdpTp):
+    """All ranks split each layer."""
+
     gathers = False
 
     def neighbours(self):

@@ -98,7 +98,7 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
     starts = np.array([[w.start - found[0].start for w in found] for found in ordered]).min(axis=0)
     ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
     before = np.concatenate([[0.0], ends[:-1]])
-    amounts = [[w.samples if w.units is None else w.units for w in found] for found in ordered]
+    amounts = [[w.amount for w in found] for found in ordered]
     samples = np.array(amounts, dtype=np.float64).sum(axis=0)
     seconds = ends - np.where(starts - before > PAUSE_S, starts, before)
     if any(w.first_step_s is None or not w.iterations for found in ordered for w in found):

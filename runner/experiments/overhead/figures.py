@@ -27,7 +27,7 @@ from runner.core import units
 from runner.core.errors import RunFailedError
 from runner.core.events import Event, FirstStep, Phase, RunStop
 from runner.core.frozen import FileName, Frozen, load_fields, reading, refuse_newer
-from runner.core.measurement import Interval, Measurement
+from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.units import ABSENT, PLUS_MINUS
 from runner.report.comparisons import Report
@@ -227,18 +227,12 @@ def _side(command: Command, runs: Mapping[str, RunOnFile]) -> SideFigures:
         raise RunFailedError(f"{run.record.run_id} has no throughput: {'; '.join(validity.reasons)}")
     return SideFigures(
         side=command.side,
-        rate=_amount(measured) / measured.training_time_s,
+        rate=math.fsum(window.amount for window in measured.windows) / measured.training_time_s,
         first_step_s=steps[0] - command.began_s,
         command_s=took,
         program_s=program_s(run.events),
         run_id=run.record.run_id,
     )
-
-
-def _amount(measured: Measurement) -> float:
-    """What all measured iterations processed, in the unit of the throughput."""
-    units = [window.units for window in measured.windows if window.units is not None]
-    return math.fsum(units) if units else measured.samples
 
 
 def program_s(events: Sequence[Event]) -> float:

@@ -143,8 +143,9 @@ def _per_iteration(runs: Runs, trial: Trial) -> float:
 def _per_sample(runs: Runs) -> float | None:
     """Return how much of the throughput's quantity a sample is: 1, or its units; None without windows."""
     windows = [window for one in runs for window in one.measurement.windows]
-    units = math.fsum(window.samples if window.units is None else window.units for window in windows)
-    return units / sum(window.samples for window in windows) if windows else None
+    return (
+        math.fsum(window.amount for window in windows) / sum(window.samples for window in windows) if windows else None
+    )
 
 
 def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:

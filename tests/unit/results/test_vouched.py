@@ -152,7 +152,7 @@ def test_a_study_on_an_h200():
     (path,) = (RESULTS / "h200/dell-p100").glob("*.reproduction.json")
     found = read_reproduction(path)
     rates = [one for one in found.observations if one.metric == "throughput" and one.where.gpus == 1]
-    told = [figure(one.value, half_width(one.ci95)) for one in rates if one.iterations is None]
+    told = [with_error(one) for one in rates if one.iterations is None]
     assert len(told) == 4
     assert [one for one in told if one not in text] == []
     times = {one.figure: one for one in found.comparisons if one.figure.endswith((".1.ips", "1gpu_vs_cpu"))}
@@ -207,23 +207,22 @@ def test_one_gpu_and_what_it_is_used_for_on_an_h200():
     runs, minutes = time_of(folder)
     assert f"Its {runs} runs took {minutes:.0f} minutes of the GPU" in text
 
-    def told(metric, model, **of):
-        """The observation of one network on a GPU, and it with its interval."""
+    def told(metric, model):
+        """The observation of one network, with its interval."""
         (one,) = (
             one
             for one in found.observations
             if (one.metric, one.where.model, one.where.network, one.iterations) == (metric, model, None, None)
-            and all(getattr(one, name) == value for name, value in of.items())
         )
-        return one, figure(one.value, half_width(one.ci95)) if one.ci95 else f"{one.value:.1f}"
+        return with_error(one) if one.ci95 else f"{one.value:.1f}"
 
-    rates = {model: told("throughput", model)[1] for model in ("resnet50", "inception-v3", "wgan", "deepspeech2")}
+    rates = {model: told("throughput", model) for model in ("resnet50", "inception-v3", "wgan", "deepspeech2")}
     assert (
         f"ResNet-50 reached {rates['resnet50']} images/s and Inception-v3 {rates['inception-v3']} at batch 32" in text
     )
     assert f"{rates['wgan']} at batch 64, Deep Speech 2 {rates['deepspeech2']} seconds of audio/s at batch 8" in text
     busy, reached = (
-        [told(metric, model)[1] for model in ("resnet50", "inception-v3")]
+        [told(metric, model) for model in ("resnet50", "inception-v3")]
         for metric in ("gpu_compute_utilisation", "fp32_utilisation")
     )
     assert f"{busy[0]} % of a step of ResNet-50 and {busy[1]} % of one of Inception-v3" in text
@@ -233,9 +232,9 @@ def test_one_gpu_and_what_it_is_used_for_on_an_h200():
         for one in found.observations
         if (one.metric, one.where.network, one.where.batch) == ("fp32_utilisation", "pcie", 32)
     )
-    assert f"give ResNet-50 {figure(driver.value, half_width(driver.ci95))} % over three whole runs" in text
+    assert f"give ResNet-50 {with_error(driver)} % over three whole runs" in text
     assert (
-        f"the WGAN {told('fp32_utilisation', 'wgan')[1]} %, and Deep Speech 2 {told('fp32_utilisation', 'deepspeech2')[1]} %"
+        f"the WGAN {told('fp32_utilisation', 'wgan')} %, and Deep Speech 2 {told('fp32_utilisation', 'deepspeech2')} %"
         in text
     )
     for model, sentence in (
@@ -256,6 +255,10 @@ def time_of(folder):
     """(number of runs, minutes that they took in all) of a folder."""
     records = [read_record(run) for run in run_directories(folder)]
     return len(records), sum(one.outcome.phases_s["total"] for one in records) / 60
+
+
+def with_error(observation):
+    return figure(observation.value, half_width(observation.ci95))
 
 
 def with_interval(row):
