@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 
 import examples
 import passes
@@ -77,7 +76,7 @@ def study_runs(name, here, *, scale="small", repeats=3):
     """A study with its source and all cells, run if possible."""
     study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # its programs need not exist
     source = published.load(published.DIRECTORY / f"{study.source}.yaml")
-    planned = cells(study, source=source, machine=here, scale=scale, sample=Path("sample"))
+    planned = cells(study, source=source, machine=here, scale=scale)
     found = [ran(cell, here, repeats=repeats) for cell in planned]
     return study, source, found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -126,4 +127,16 @@ def _regrade_study(path: Path) -> tuple[list[str], str]:
 
 
 def _changed(old: BaseModel, new: BaseModel) -> list[str]:
-    return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+    before, after = old.model_dump(), new.model_dump()
+    return [name for name in type(old).model_fields if not _equal(before[name], after[name])]
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether two values are equal; numbers to 12 digits, since another processor adds up in another order."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12) or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return one == other

@@ -36,12 +36,22 @@ def _without_result(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def make_sample(
-    directory: Path, *, images: int, seed: int, side: tuple[int, int] = SMALL, report: Callable[[str], None]
+    directory: Path,
+    *,
+    images: int,
+    seed: int,
+    side: tuple[int, int] = SMALL,
+    scale_to: int | None = None,
+    report: Callable[[str], None],
 ) -> None:
-    """Write `images` real, square JPEGs into a new or empty directory; `side` is the range of their sides in pixels."""
+    """Write `images` real, square JPEGs into a new or empty directory.
+
+    `side` is the range of their sides in pixels as they are cut out of photographs, `scale_to` the side that all are then scaled to.
+    """
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
-    words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")
+    words = [f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}"]
+    words += [f"--scale-to={scale_to}"] if scale_to else []
     try:
         follow([str(python), program, str(directory.absolute()), *words], on_line=_without_result(report))
     except CommandError as error:

@@ -15,11 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from runner.analysis.grading.metrics import MIN_STEADY_WINDOWS
 from runner.core.request import Device, Precision, Request, Scaling
 from runner.core.wire import Link, parse_rate
 from runner.engines.base import DATA
 from runner.experiments.studies.differences import merged
 from runner.experiments.studies.model import NOTHING, Altered, Cell, Machine, Pick, Scale, Usable
+from runner.experiments.studies.sample import sample_path
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
@@ -57,7 +59,6 @@ class BlockContext:
     source: Published
     machine: Machine
     scale: Scale
-    sample: Path
     user_request: Request = NOTHING
 
     @property
@@ -68,10 +69,11 @@ class BlockContext:
     @property
     def images(self) -> Path | None:
         """The folder of real images that it reads; None for synthetic data, or if samples are not images."""
-        if self.block.image_size is None:
+        image_size = self.shortened("image_size")
+        if image_size is None:
             return None
         real = self.block.real or self.block.mode == "converge" or self.block.fit is not None
-        return self.user_request.data or (self.sample if real else None)
+        return self.user_request.data or (sample_path(self.scale, image_size) if real else None)
 
     @property
     def device(self) -> Device:
@@ -189,15 +191,14 @@ def cells(
     source: Published,
     machine: Machine,
     scale: Scale,
-    sample: Path,
     user_request: Request = NOTHING,
 ) -> tuple[Cell, ...]:
-    """Plan every run of the source, in the order of the study's file.
+    """Plan every run of the source, in the order of the study's file; `user_request` applies to all.
 
-    `sample` is the folder of real images for cells that need some, and need not exist yet; `user_request` applies to all.
+    The sample of photographs that some cells read need not exist yet.
     """
     shared = partial(BlockContext, study=study, source=source, machine=machine, scale=scale, user_request=user_request)
-    return tuple(cell for block in study.blocks for cell in _plan_block(shared(block=block, sample=sample)))
+    return tuple(cell for block in study.blocks for cell in _plan_block(shared(block=block)))
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
@@ -442,7 +443,10 @@ def _request(
         "gpu_memory": block.gpu_memory if device == "gpu" and context.framework == "tensorflow" else None,
         "precision": setup.precision,
         "mode": block.mode,
-        "iterations": -(-samples // setup.batch) if samples else context.shortened("iterations"),
+        # Of a batch that holds all samples there are several, or nothing would tell whether the rate had settled.
+        "iterations": max(MIN_STEADY_WINDOWS, -(-samples // setup.batch))
+        if samples
+        else context.shortened("iterations"),
         "epochs": context.shortened("epochs"),
         "warmup": context.shortened("warmup"),
         "fit": context.shortened("fit"),

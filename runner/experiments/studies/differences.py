@@ -15,7 +15,7 @@ from runner.core.provenance import Provenance
 from runner.core.record import RunRecord
 from runner.core.request import Device
 from runner.core.trial import ExternalTrial, Trial
-from runner.experiments.studies.model import Altered, CellRun
+from runner.experiments.studies.model import Altered, CellRun, Scale
 from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
 from runner.results.published.model import Conditions, Identifier, Published
 
@@ -47,7 +47,7 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
     )
 
 
-def from_records(run: CellRun, *, study: Study, published: Published) -> CellRun:
+def from_records(run: CellRun, *, study: Study, published: Published, scale: Scale) -> CellRun:
     """Complete a cell from its records: which of the source's GPUs it ran on, and every difference from the source's run."""
     cell, where, records = run.cell, run.cell.where, usable_records(run)
     block = study.block(cell.block)
@@ -68,6 +68,7 @@ def from_records(run: CellRun, *, study: Study, published: Published) -> CellRun
         "where": where,
         "altered": tuple(one for one in altered if one.here != one.published),
         "whole_time": block.whole_time,
+        "samples": block.shorter(scale).samples or block.samples,
     }
     return run.model_copy(update={"cell": cell.model_copy(update=update)})
 

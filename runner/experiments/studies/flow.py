@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
 
 from runner.cluster.cluster import Cluster, assemble
-from runner.core.cache import cache_dir, file_lock
 from runner.core.console import no_console, open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError
@@ -31,8 +28,9 @@ from runner.engines.base import EngineError
 from runner.engines.process import become, read_git
 from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
-from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Scale, StudyRequest, Usable
+from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, StudyRequest, Usable
 from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
+from runner.experiments.studies.sample import ensure_sample, sample_path
 from runner.experiments.studies.study import Block, Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
@@ -47,31 +45,7 @@ from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
 from runner.results.published.model import Identifier
 from runner.run import bench
-from runner.run.data import make_sample
 from runner.run.trial_runner import RecordedRuns
-
-IMAGES: Final[dict[Scale, int]] = {"full": 2000, "short": 2000, "small": 88}
-"""Images of a sample: enough for an accuracy; the small one has eight per class, so that an epoch of ResNet-152 takes only seconds on two cores."""
-
-SEED: Final = 1
-
-
-def sample_path(scale: Scale) -> Path:
-    """Return the folder of sample photographs of a scale, whether or not it exists."""
-    return cache_dir() / "samples" / f"photographs-{IMAGES[scale]}"
-
-
-def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
-    """Make the sample photographs unless they exist; the folder gets its name only when it is complete."""
-    path = sample_path(scale)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with file_lock(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
-        if not path.exists():
-            draft = path.with_suffix(".draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            make_sample(draft, images=IMAGES[scale], seed=SEED, report=report)
-            draft.rename(path)
-    return path
 
 
 def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
@@ -98,13 +72,11 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
             readable_by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None),
         )
         request = request.model_copy(update={"data": request.data.resolve()})
-    sample = sample_path(options.scale)
     found = cells(
         study,
         source=source,
         machine=machine,
         scale=options.scale,
-        sample=sample,
         user_request=request,
     )
     found = _selected(found, options)
@@ -183,8 +155,8 @@ def _run(
         own = [cell for cell in found if cell.request == request]
         shown.stage(f"{shown.begin(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
         try:
-            if request.data == sample_path(options.scale):
-                ensure_sample(options.scale, report=shown.stage)
+            if request.image_size and request.data == sample_path(options.scale, request.image_size):
+                ensure_sample(options.scale, request.image_size, report=shown.stage)
             runs = bench.run(
                 request.model_copy(update={"out": out}),
                 command=command,
@@ -233,8 +205,7 @@ def list_studies(options: StudyRequest, *, words: Sequence[str] = (), as_json: b
     for number, name in enumerate(study_names()):
         study, source = load_study(name)
         machine = survey(options.bench, gpus=study.same.gpus)
-        path = sample_path(options.scale)
-        own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, user_request=options.bench)
+        own = cells(study, source=source, machine=machine, scale=options.scale, user_request=options.bench)
         if not number:
             console.print(f"{tables.place(machine, options.scale)}\n")
         last = max(

@@ -152,6 +152,7 @@ class Cell(Frozen):
     `where` is in the source's terms, except `gpu`, which is this machine's (None if the source has no such GPU), and `gpus`, which counts CPU
     workers if there is no GPU. `request` is for `bench`, and shared by the cells of a curve; None if this hardware can't run it, for the reason
     `why`. `altered` is known before the run, without the device. `whole_time`: the training time is that of the whole program, start to end.
+    `samples`: of an inference, those that the source's time is of; None if that is the whole run.
     """
 
     id: str
@@ -164,6 +165,7 @@ class Cell(Frozen):
     altered: tuple[Altered, ...] = ()
     extra: bool = False
     whole_time: bool = False
+    samples: int | None = None
 
 
 class CellRun(Frozen):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -132,7 +133,21 @@ def also_measured(reproduction: Reproduction) -> Table:
     about = {part.metric for one in reproduction.judgements for part in one.finding.parts}
     wanted = (*UNPRINTED, *(FLOP if FLOP[0] in about else ()))
     own = [one for one in reproduction.observations if one.metric in wanted]
-    return Table.from_entries(own, _ALSO_MEASURED, title="Also measured")
+    columns: Columns[Observation] = {
+        "quantity": lambda one: one.metric.replace("_", " "),
+        "run": partial(_cell_of, reproduction),
+        "measured ±": amount,
+        "how": lambda one: one.method or ABSENT,
+    }
+    return Table.from_entries(own, columns, title="Also measured")
+
+
+def _cell_of(reproduction: Reproduction, one: Observation) -> str:
+    """The cell that an observation is of; its conditions would name the source's software instead of ours."""
+    where = one.where.model_copy(update={"gpu_index": None})
+    found = (cell.id for cell in reproduction.cells if (cell.where, cell.case) == (where, one.case))
+    name = next(found, conditions(one.where))
+    return name if one.where.gpu_index is None else f"{name}, GPU {one.where.gpu_index}"
 
 
 def findings(reproduction: Reproduction) -> Table:
@@ -258,12 +273,6 @@ _FIGURES: Final[Columns[Comparison]] = {
     "runs": _runs_behind,
     "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": _verdict,
-}
-_ALSO_MEASURED: Final[Columns[Observation]] = {
-    "quantity": lambda one: one.metric.replace("_", " "),
-    "of": lambda one: conditions(one.where),
-    "measured ±": amount,
-    "how": lambda one: one.method or ABSENT,
 }
 _FINDINGS: Final[Columns[Judgement]] = {
     "finding": lambda one: one.finding.says,

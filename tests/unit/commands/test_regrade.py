@@ -60,18 +60,18 @@ def test_python_3_12_computes_the_same_digits(directory, monkeypatch):
     assert new == old
 
 
-def double(run, part, figure):
-    """Double a recorded figure by hand; returns the record's path and original text."""
+def scaled(run, part, figure, *, by=2):
+    """Scale a recorded figure by hand; returns the record's path and original text."""
     path = run / "record.json"
     honest = path.read_text()
     fields = json.loads(honest)
-    fields[part][figure]["value"] *= 2
+    fields[part][figure]["value"] *= by
     path.write_text(json.dumps(fields))
     return path, honest
 
 
 def test_a_figure_edited_by_hand_is_found_and_repaired(runs, capsys):
-    path, honest = double(runs / "two", "measurement", "throughput")
+    path, honest = scaled(runs / "two", "measurement", "throughput")
     assert regrade_all(runs) == 0
     said = capsys.readouterr().out
     assert "one: same" in said
@@ -79,12 +79,21 @@ def test_a_figure_edited_by_hand_is_found_and_repaired(runs, capsys):
     assert path.read_text() == honest
 
 
+def test_a_last_digit_that_another_processor_adds_up_to_is_no_difference(runs, capsys):
+    path, honest = scaled(runs / "two", "measurement", "throughput", by=1 + 4e-16)
+    recorded = path.read_text()
+    assert recorded != honest
+    assert regrade_all(runs) == 0
+    assert "two: same" in capsys.readouterr().out
+    assert path.read_text() == recorded
+
+
 def test_runs_in_subfolders_are_regraded_against_the_baseline_next_to_them(runs, tmp_path, capsys):
     """A machine's records are in folders by topic: naming the machine's folder must be enough."""
     machine = tmp_path / "machine"
     for topic in ("wires", "batches/old"):
         shutil.copytree(runs, machine / topic, ignore=shutil.ignore_patterns("machine"))
-    path, honest = double(machine / "batches" / "old" / "two", "scaling", "speedup")
+    path, honest = scaled(machine / "batches" / "old" / "two", "scaling", "speedup")
     assert regrade_all(machine) == 0
     assert [line.removeprefix(f"{machine}/") for line in capsys.readouterr().out.splitlines()] == [
         "batches/old/one: same",
@@ -208,7 +217,7 @@ def test_a_damaged_run_does_not_stop_the_others_from_being_regraded(runs, capsys
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_an_unwritable_record_is_one_sentence(runs, capsys, monkeypatch, number):
-    double(runs / "one", "measurement", "throughput")
+    scaled(runs / "one", "measurement", "throughput")
 
     def refuse(*_):
         raise OSError(number, "no")

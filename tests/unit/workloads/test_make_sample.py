@@ -20,6 +20,13 @@ def test_crops_are_squares_within_the_range_and_within_the_photograph(side, size
     assert (min(image.width for image in found), max(image.width for image in found)) == sizes
 
 
+def test_crops_are_scaled_to_one_side():
+    photograph, generator = Image.new("RGB", (451, 300), "red"), random.Random(1)
+    found = [make_sample.crop(photograph, (96, 160), generator, scale_to=32) for _ in range(20)]
+    assert {image.size for image in found} == {(32, 32)}
+    assert {image.getpixel((31, 31)) for image in found} == {(255, 0, 0)}
+
+
 @pytest.mark.parametrize("text", ["0-10", "20-10", "96", "big"])
 def test_an_invalid_range_of_pixels_is_refused(text, tmp_path):
     with pytest.raises((argparse.ArgumentTypeError, ValueError)):

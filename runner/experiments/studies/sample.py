@@ -1,0 +1,53 @@
+"""Photographs that stand for ImageNet in a study, if the user has no DATA: made once for a scale and an image size, and cached."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from runner.core.cache import cache_dir, file_lock
+from runner.experiments.studies.model import Scale
+from runner.run.data import SMALL, make_sample
+
+SMALL_IMAGES: Final[dict[Scale, int]] = {"full": 2000, "short": 2000, "small": 88}
+"""How many images of 32×32 pixels: enough for an accuracy; at small scale eight per class, so that an epoch of ResNet-152 takes only seconds on two cores."""
+
+LARGE_IMAGES: Final = 500
+"""How many images as large as ImageNet's, which are profiled for a few steps and not learned from."""
+
+LARGE: Final = (350, 500)
+"""Range of the sides in pixels at which they have about as many pixels as ImageNet's."""
+
+_DOWNSAMPLED: Final = 64
+"""Up to this size in pixels, networks are trained on a downsampled ImageNet; files of other sizes would take longer to decode than the source's."""
+
+_SEED: Final = 1
+
+
+def sample_path(scale: Scale, image_size: int) -> Path:
+    """Return the folder of the sample for a training at `image_size` (height and width in pixels), whether or not it exists."""
+    small = image_size <= _DOWNSAMPLED
+    name = f"{SMALL_IMAGES[scale]}-{image_size}px" if small else str(LARGE_IMAGES)
+    return cache_dir() / "samples" / f"photographs-{name}"
+
+
+def ensure_sample(scale: Scale, image_size: int, *, report: Callable[[str], None]) -> Path:
+    """Make the sample unless it exists, and return its folder, which gets its name only when it is complete."""
+    path, small = sample_path(scale, image_size), image_size <= _DOWNSAMPLED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with file_lock(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
+        if not path.exists():
+            draft = path.with_suffix(".draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            make_sample(
+                draft,
+                images=SMALL_IMAGES[scale] if small else LARGE_IMAGES,
+                seed=_SEED,
+                side=SMALL if small else LARGE,
+                scale_to=image_size if small else None,
+                report=report,
+            )
+            draft.rename(path)
+    return path
