@@ -20,7 +20,7 @@ from runner.report.table import code, escaped, line
 ROOT = Path(__file__).parents[3]
 CODES = "\x1b]0;owned\x07\x1b[31mred\x9b2J\x08"
 MARKUP = "<b>*x*</b> [a](http://b) `c`|d"
-HAS_A_PROFILE = "results/h200/cern-wgan/20261121T190934Z-1e8b-pytorch-wgan-1gpu-profile-kernels-r1"
+HAS_A_PROFILE = "results/h200/cern-wgan/20261128T143916Z-f675-pytorch-wgan-gp-1gpu-profile-kernels-r1"
 COMMANDS = (
     ("report", "{in}", "--out={out}"),
     ("report", "{bad}", "--out={out}"),

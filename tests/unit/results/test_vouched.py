@@ -37,6 +37,7 @@ from runner.commands.regrade import regrade
 from runner.commands.report import FIGURES_FOLDER, KEPT_PAGE, report
 from runner.core.units import figure, half_width
 from runner.experiments.studies.reproduction import read_reproduction
+from runner.plan.profiling import MAX_REPLAYED
 from runner.report import picture
 from runner.results.find import records_under
 from runner.results.store import folders_under, read_record, run_directories
@@ -251,6 +252,44 @@ def test_one_gpu_and_what_it_is_used_for_on_an_h200():
         assert sentence.format(time[longest], low) in text
 
 
+def test_a_wgan_by_batch_on_an_h200():
+    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
+    folder = RESULTS / "h200/cern-wgan"
+    (path,) = folder.glob("*.reproduction.json")
+    found = read_reproduction(path)
+    assert Counter(one.verdict for one in found.judgements) == {"indicated": 2, "not testable here": 5}
+    runs, minutes = time_of(folder)
+    assert f"Its {runs} runs took {minutes:.0f} minutes of one GPU" in text
+
+    def told(metric, batch, of=found):
+        (one,) = (
+            one
+            for one in of.observations
+            if (one.metric, one.where.model, one.where.batch, one.iterations) == (metric, "wgan", batch, None)
+        )
+        return with_error(one) if one.ci95 else f"{one.value:.1f}"
+
+    rates, busy, used = (
+        {batch: told(metric, batch) for batch in (16, 64, 256)}
+        for metric in ("throughput", "gpu_compute_utilisation", "fp32_utilisation")
+    )
+    assert f"made {rates[16]} images/s at batch 16 and {rates[256]} at 256" in text
+    (alone,) = (RESULTS / "h200/tbd-analysis").glob("*.reproduction.json")
+    assert (
+        f"{rates[64]} at 64, and {told('throughput', 64, read_reproduction(alone))} with the machine to itself" in text
+    )
+    assert (
+        f"kernels run during {busy[16]} % of an iteration at batch 16 and {busy[256]} % at 256, in one pass each"
+        in text
+    )
+    assert f"FP32 units work for {used[16]} % and {used[256]} % of the time" in text
+    largest = [
+        read_record(run).profile for run in run_directories(folder) if "-eabd-" in run.name and "kernels" in run.name
+    ]
+    kernels = largest[0].gpu_total.kernels_per_step
+    assert f"One iteration starts {kernels:,.0f} kernels, more than the {MAX_REPLAYED:,}" in text
+
+
 def time_of(folder):
     """(number of runs, minutes that they took in all) of a folder."""
     records = [read_record(run) for run in run_directories(folder)]
@@ -281,8 +320,10 @@ SATURATED = 95  # percent of time with a kernel running; NVML averages over 1/6 
 def test_the_energy_counter_and_power_over_time_agree(record):
     for gpu in record.telemetry.gpus:
         assert gpu.energy_method == "energy counter"
-        # Power in these records is a mean of the last second: it lags while the load rises, in spans of five seconds.
-        assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.07)
+        # Power is a mean of the last second: it lags while the load rises, in spans of five seconds. An iteration of the WGAN at batch 128
+        # draws 230 to 660 W and takes as long as the sampler waits, so that some of its runs are sampled in the same phase all along.
+        aliased = record.trial.model == "wgan-gp" and record.trial.batch_per_device == 128
+        assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.1 if aliased else 0.07)
         assert gpu.energy_j == pytest.approx(gpu.power_w.avg * gpu.measured_s, rel=0.05)
         assert gpu.idle_power_w < gpu.power_w.avg
 

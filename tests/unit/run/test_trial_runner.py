@@ -167,7 +167,7 @@ def test_an_interrupted_matrix_resumes_with_adaptive_length_on_other_nodes(tmp_p
 
 def test_the_sampler_reads_the_counters_of_a_step_with_too_many_kernels():
     """The kernels pass of the same training, here on an H200, has the number; a pass on other devices does not count."""
-    (path,) = (examples.ROOT / "results/h200/cern-wgan").glob("*-1e8b-*-profile-kernels-r1")
+    (path,) = (examples.ROOT / "results/h200/tbd-analysis").glob("*-1a35-*-profile-kernels-r1")
     run = path, read_record(path)
     step = run[1].profile.gpu_total.kernels_per_step
     assert step > 100
