@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from runner.analysis.grading.metrics import MIN_STEADY_WINDOWS
 from runner.core.request import Device, Precision, Request, Scaling
+from runner.core.units import counted
 from runner.core.wire import Link, parse_rate
 from runner.engines.base import DATA
 from runner.experiments.studies.differences import merged
@@ -310,7 +311,7 @@ def _length(of: Callable[[ShortenedName], int | None]) -> str:
     """`1 epoch`, `4,000 iterations`, `10,000 samples`."""
     for name in LENGTHS:
         if count := of(name):
-            return f"{count:,} {name if count > 1 else name[:-1]}"
+            return counted(count, name.removesuffix("s"))
     return NOT_STATED
 
 

@@ -15,6 +15,7 @@ from runner.core.provenance import Provenance
 from runner.core.record import RunRecord
 from runner.core.request import Device
 from runner.core.trial import ExternalTrial, Trial
+from runner.core.units import counted
 from runner.experiments.studies.model import Altered, CellRun, Scale
 from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
 from runner.results.published.model import Conditions, Identifier, Published
@@ -126,13 +127,17 @@ def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for trial in (record.trial for record in records if isinstance(record.trial, Trial)):
         size = {"device": trial.batch_per_device, "node": trial.global_batch // trial.nodes, "all": trial.global_batch}
-        epochs = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
+        length = counted(trial.iterations, "iteration")
+        if block.samples:
+            length = counted(trial.iterations * trial.global_batch, "sample")
+        elif epochs := trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0:
+            length = counted(epochs, "epoch")
         settings = {
             "batch": f"{size[block.batch_of]:,}",
             "data": trial.image_size and _images(trial),
             "gpus": str(trial.world_size),
             "image_size": trial.image_size and str(trial.image_size),
-            "iterations": f"{epochs} epochs" if epochs else f"{trial.iterations:,} iterations",
+            "iterations": length,
             "precision": trial.precision,
             "learning rate": trial.learning_rate and f"{trial.learning_rate:g}",
             "fit": trial.fit and str(trial.fit),
