@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -102,11 +102,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    """A test marked `alone` removes what others run on the engine, and therefore waits until none does."""
-    if group(item) not in {"engine", "rig"}:
-        with lowered_priority():
-            yield
-        return
-    with (Path(tempfile.gettempdir()) / "dlscale-tests.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+    """A test marked `alone` removes what others run on the engine, and therefore waits until none does; all wait while images are built."""
+    beside, grouped = item.get_closest_marker("beside"), group(item) in {"engine", "rig"}
+    with (Path(tempfile.gettempdir()) / "dlscale-tests.lock").open("w") as lock, ExitStack() as during:
+        if grouped or beside:
+            fcntl.flock(lock, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        if beside:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        if not grouped:
+            during.enter_context(lowered_priority())
         yield
