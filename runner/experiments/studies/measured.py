@@ -393,6 +393,7 @@ _CALL_METRICS: Final = {
     "cudaEventDestroy_api_time_share": "EventDestroy",
 }
 """Calls that a share is of, by a part of their names."""
+_SUITES_WAIT: Final = "cudaDeviceSynchronize"
 _MEMORY_CALL_METRIC: Final = "memory_api_time_shares"
 _COPY_METRICS: Final = ("copy_size", "copy_throughput", "copy_overlap")
 _NO_CALLS: Final = "no pass traced calls of the CUDA API"
@@ -490,15 +491,23 @@ def _is_compute(category: Category) -> bool:
 
 
 def _launches(cell: CellFigures, passes: Runs) -> None:
-    """Add the shares of kernel launches, and of event destructions, in the time of all calls."""
+    """Add the shares of kernel launches, and of event destructions, in the time of all calls but the suite's own.
+
+    The suite waits for the device at the end of each profiled step or part of it, for longer the more work that has; a source's program does not.
+    """
     runs = [one for one in passes if one.profile and one.profile.calls]
     if cell.on_cpu or not runs:
         cell.add_missing(NO_GPU if cell.on_cpu else _NO_CALLS, *_CALL_METRICS)
         return
     calls = [entry for profile in _profiles(runs) for entry in profile.calls]
+    own = _call_seconds(runs) - sum(entry.seconds for entry in calls if entry.name == _SUITES_WAIT)
+    if own <= 0:
+        cell.add_missing(_NO_CALLS, *_CALL_METRICS)
+        return
     for metric, named in _CALL_METRICS.items():
         seconds = sum(entry.seconds for entry in calls if named in entry.name)
-        cell.add(metric, "%", 100 * seconds / _call_seconds(runs), runs, method=f"calls of {_scope(runs)}")
+        method = f"calls of {_scope(runs)}, without the wait for the device at its end"
+        cell.add(metric, "%", 100 * seconds / own, runs, method=method)
 
 
 def _memory_calls(cell: CellFigures, whole: Runs) -> None:
