@@ -322,6 +322,38 @@ def test_profiles_of_a_study_decide_its_findings():
     assert {name for name, verdict in on_cpu.items() if verdict == "indicated"} == {"nyu.maxpool_backward_rises"}
 
 
+def verdict_on(name, *observations):
+    """The verdict on a finding of the source about hardware, by these observations only."""
+    uw = next(one for one in published.load_all() if one.id == "uwmadison-comparing-ml-hardware")
+    finding = next(one for one in uw.findings if one.id == name)
+    return judged(
+        finding, Evidence(published=uw, observations=observations, device="gpu", device_name="Example")
+    ).verdict
+
+
+def test_findings_are_tested_under_the_conditions_of_their_sentences():
+    """One GPU, which has nothing to broadcast, decided that small batches are not bound by the broadcast; power at one batch was compared
+    with power at another; two GPUs decided which of four is busiest."""
+    alone = studied.reproduced("nyu-profiling", studied.machine(device="gpu", devices=(1,), device_name="NVIDIA H200"))
+    bound = next(one for one in alone.judgements if one.finding.id == "nyu.small_batch_memory_bound")
+    assert bound.verdict == "not testable here"
+
+    power = {"metric": "power_avg", "unit": "W", "mode": "training", "gpus": 1}
+    small, large = (
+        observation(300, model="resnet50", batch=256, **power),
+        observation(400, model="vgg16", batch=64, **power),
+    )
+    assert verdict_on("uw.power.model_size", small, large) == "not testable here"
+
+    def busy(gpus):
+        own = {"metric": "gpu_utilisation_avg", "unit": "%", "model": "vgg16", "gpus": gpus}
+        return [observation(90 - 10 * index, gpu_index=index, **own) for index in range(1, gpus + 1)]
+
+    assert verdict_on("uw.multi.first_gpu_busier", *busy(4)) == "indicated"
+    falling = [one.model_copy(update={"value": 100 - one.value}) for one in busy(2)]
+    assert verdict_on("uw.multi.first_gpu_busier", *falling) == "not testable here"
+
+
 def test_findings_on_degraded_runs_are_indicated_and_on_invalid_ones_untestable():
     """Findings on degraded runs, and on runs of two windows, were judged like any others."""
     study, source, found = studied.study_runs(
