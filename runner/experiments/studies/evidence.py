@@ -312,6 +312,8 @@ class Evidence:
     def _reasons(self, metric: str, selector: Selector) -> list[str]:
         if metric == "full_training_time":
             return ["it is extrapolated from runs on images of the source's size alone"]
+        if metric == "steady_time_share":
+            return ["it takes the time of a whole program, of a run as long as the source's"]
         own = {run.cell.id: run for run in self.cells if self.covers(selector, run)}
         not_given = [one.why for one in self.missing if one.metric == metric and one.cell in own]
         return not_given or [why_not_run(run) for run in own.values() if not run.runs]

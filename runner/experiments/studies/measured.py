@@ -178,7 +178,8 @@ def _times(cell: CellFigures) -> None:
     if whole_program and shortened:
         cell.add_missing("start-up takes more of a run of fewer iterations than of the source's", metric)
     else:
-        method = "of the whole program, with start-up and input" if whole_program else None
+        told = "as its log tells" if isinstance(runs[0].trial, ExternalTrial) else None
+        method = "of the whole program, with start-up and input" if whole_program else told
         if passes > 1:
             seconds, method = [one / passes for one in seconds], f"mean of {passes} passes over the samples"
         cell.add_mean(metric, "s", seconds, runs, method=method)

@@ -74,9 +74,12 @@ def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
 
 
 def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
-    """Derive the share of the training time that a run's samples take at its own throughput; the rest is start-up and input."""
+    """Derive the share of the training time that a run's samples take at its own throughput; the rest is start-up and input.
+
+    A time of the same iterations as the throughput, as of the suite's runs unless `whole_time`, says nothing: its share is 100 %.
+    """
     for one in whole:
-        if one.metric != "training_time":
+        if one.metric != "training_time" or (one.repeats and one.method is None):
             continue
         samples, rates = (
             best_matches(one, [other for other in whole if other.metric == metric], may_differ=frozenset())

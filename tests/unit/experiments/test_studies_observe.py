@@ -419,8 +419,15 @@ class TestDerived:
     def test_the_steady_time_share_compares_figures_of_one_run(self):
         """1,000 samples at 100/s take 10 s of 12.5 s; those of another scale do not count."""
         samples = observation(1000, metric="samples_per_run", unit="images", gpus=1)
-        seconds = observation(12.5, metric="training_time", unit="s", gpus=1, ci95=(12, 13))
+        seconds = observation(12.5, metric="training_time", unit="s", gpus=1, ci95=(12, 13), method="with start-up")
         rates = [observation(100, gpus=1, ci95=(99, 101)), observation(190, gpus=2)]
         found = [one for one in derived([samples, seconds, *rates], DELL) if one.metric == "steady_time_share"]
         assert [(one.value, one.where.gpus, bool(one.ci95)) for one in found] == [(pytest.approx(80), 1, True)]
         assert not [one for one in derived([seconds, *rates], DELL) if one.metric == "steady_time_share"]
+
+    def test_a_time_of_the_measured_iterations_has_no_steady_time_share(self):
+        """It was 100 % by construction, and the source's finding about it indicated."""
+        found, _ = observe([run(repeat=number) for number in (1, 2, 3)])
+        assert found["training_time"]
+        own = [one for named in found.values() for one in named]
+        assert not [one for one in derived(own, DELL) if one.metric == "steady_time_share"]

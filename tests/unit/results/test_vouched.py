@@ -159,11 +159,7 @@ def test_a_study_on_an_h200():
     times = {one.figure: one for one in found.comparisons if one.figure.endswith((".1.ips", "1gpu_vs_cpu"))}
     for name in ("nvcaffe.googlenet.1.ips", "mxnet.googlenet.1.ips"):
         assert f"{times[name].ratio:.3f} ± {half_width(times[name].ratio_ci95):.3f} times" in text
-    assert Counter(one.verdict for one in found.judgements) == {
-        "indicated": 1,
-        "not indicated": 3,
-        "not testable here": 17,
-    }
+    assert Counter(one.verdict for one in found.judgements) == {"not indicated": 3, "not testable here": 18}
 
 
 def test_the_profiles_of_a_study_on_an_h200():
