@@ -33,6 +33,8 @@ from runner.experiments.studies.noise import Amount, mean_of
 Runs = Sequence[RunRecord]
 
 NO_GPU: Final = "no NVIDIA device"
+MOST_APART: Final = 0.1
+"""The largest part of the total time of trainings at once by which their starts may lie apart; findings have tolerances of 0.15 and 0.2."""
 CONVERGED_WITHIN: Final = 1.0
 """Percentage points below a run's best accuracy at which it counts as converged. No source defines convergence; this threshold is ours."""
 
@@ -254,7 +256,10 @@ def _mean_accuracy(percents: Sequence[float], samples: int) -> Amount:
 
 
 def _total_time(cell: CellFigures) -> None:
-    """Add the total time of several trainings, by `settings.total_s`; repeats that lack a training are left out."""
+    """Add the total time of several trainings, by `settings.total_s`.
+
+    Repeats are left out that lack a training, or whose trainings at once started so far apart that their time is mostly that of starting up.
+    """
     if not cell.measured:
         cell.add_missing(cell.why_unusable(), "total_time")
         return
@@ -263,17 +268,30 @@ def _total_time(cell: CellFigures) -> None:
         repeats[one.trial.repeat].append(one)
     totals: list[float] = []
     runs: list[RunRecord] = []
+    why = "not all of the trainings of this case can be used"
     for own in repeats.values():
         trial = own[0].trial
         concurrent = trial.concurrent if isinstance(trial, Trial) else None
         case = concurrent.case if concurrent else "one"
         if concurrent is None or case == "one" or len(own) >= concurrent.trainings:
-            totals.append(total_s(own, case=case))
+            total, apart = total_s(own, case=case), _seconds_apart(own) if case == "together" else 0.0
+            if apart > MOST_APART * total:
+                why = (
+                    f"trainings at once started {apart:.1f} s apart, which is more than a tenth of their {total:.1f} s"
+                )
+                continue
+            totals.append(total)
             runs += own
     if totals:
         cell.add_mean("total_time", "s", totals, runs, repeats=len(totals))
     else:
-        cell.add_missing("not all of the trainings of this case can be used", "total_time")
+        cell.add_missing(why, "total_time")
+
+
+def _seconds_apart(trainings: Runs) -> float:
+    """Return the seconds between the first and the last start of the measurement of trainings at once."""
+    starts = [min(window.start for window in one.measurement.windows) for one in trainings]
+    return max(starts) - min(starts)
 
 
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")

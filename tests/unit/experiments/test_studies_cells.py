@@ -237,6 +237,9 @@ def test_the_three_cases_of_two_trainings_are_one_request():
     assert len({cell.request for cell in own.values()}) == 1
     assert own["concurrent-vgg16.4gpus.together"].case == "two models at once"
     assert own["concurrent-vgg16.4gpus.together"].request.concurrent == 2
+    # So many that the time is not mostly what lies between the two starts.
+    short = planned_cells(STUDIES["uw-hardware"], gpu_machine(4), "short")["concurrent-vgg16.4gpus.one"].request
+    assert short.iterations * short.batch >= 300_000
 
 
 def test_cells_that_need_real_images_get_the_sample_and_others_only_the_users():

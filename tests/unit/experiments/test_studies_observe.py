@@ -209,8 +209,8 @@ class TestCases:
         return found["total_time"][0].value if found else missing["total_time"]
 
     def test_concurrent_time_is_first_start_to_last_end_and_consecutive_time_the_sum(self):
-        for case, total in (("together", 6), ("sequential", 9)):
-            own = (self.training(1, case, start=100, seconds=4), self.training(2, case, start=101, seconds=5))
+        for case, total in (("together", 5.5), ("sequential", 9)):
+            own = (self.training(1, case, start=100, seconds=4), self.training(2, case, start=100.5, seconds=5))
             assert self.total(*own) == total
         assert self.total(self.training(1, "one")) == 4
 
@@ -219,11 +219,16 @@ class TestCases:
 
     def test_each_repeat_is_a_separate_case(self):
         own = [
-            self.training(number, "together", start=100 * repeat + number, repeat=repeat)
+            self.training(number, "together", start=100 * repeat + number / 4, repeat=repeat)
             for repeat in (1, 2)
             for number in (1, 2)
         ]
-        assert self.total(*own) == 5
+        assert self.total(*own) == 4.25
+
+    def test_trainings_that_start_far_apart_are_not_at_once(self):
+        """Steps that take less time than lies between the starts run one after the other, and their time was mostly the pause."""
+        own = [self.training(number, "together", start=2.0 * number, seconds=0.5) for number in (1, 2)]
+        assert self.total(*own) == "trainings at once started 2.0 s apart, which is more than a tenth of their 2.5 s"
 
 
 class TestDevices:
