@@ -75,6 +75,11 @@ class CellFigures:
         self.passes = [one for one in usable if one.profiled]
         self.on_cpu = self.run.cell.where.device == "cpu" or self.machine.device == "cpu"
 
+    @property
+    def shortened(self) -> bool:
+        """Whether the runs are shorter than the source's."""
+        return any(one.field == "iterations" and not one.declared for one in self.run.cell.altered)
+
     def why_unusable(self) -> str:
         """Say why there is no usable measured run."""
         reasons = [reason for one in self.run.runs for reason in one.validity.reasons]
@@ -168,7 +173,6 @@ def _times(cell: CellFigures) -> None:
     """Add training time, or for inference total time and time per batch; and the number of samples."""
     runs = cell.measured
     whole_program = cell.run.cell.whole_time
-    shortened = any(one.field == "iterations" and not one.declared for one in cell.run.cell.altered)
     times = (_program_s(one) if whole_program else one.measurement.training_time_s for one in runs)
     seconds = [one for one in times if one]
     is_inference = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
@@ -177,7 +181,7 @@ def _times(cell: CellFigures) -> None:
     if not seconds:
         cell.add_missing("no run measured its time", metric)
         return
-    if whole_program and shortened:
+    if whole_program and cell.shortened:
         cell.add_missing("start-up takes more of a run of fewer iterations than of the source's", metric)
     else:
         told = "as its log tells" if isinstance(runs[0].trial, ExternalTrial) else None
@@ -228,6 +232,9 @@ def _quality(cell: CellFigures) -> None:
             losses = [getattr(point, metric) for point in points]
             if None not in losses:
                 cell.add_mean(metric, "nats", losses, runs, epoch=epoch)
+    if cell.shortened:
+        cell.add_missing("a run of fewer epochs than the source's may end before it converges", "epochs_to_converge")
+        return
     curves = [[(point.epoch, point.accuracy_percent) for point in one.measurement.epochs] for one in runs]
     method = f"first epoch within {CONVERGED_WITHIN:g} percentage point of the run's best accuracy"
     cell.add_mean("epochs_to_converge", "epochs", [float(converged_at(curve)) for curve in curves], runs, method=method)

@@ -161,6 +161,14 @@ class TestQuality:
         assert "val_loss" not in found
         assert found["epochs_to_converge"][0].value == 2
 
+    def test_a_shortened_run_tells_no_epoch_of_convergence(self):
+        """A run of five epochs in place of 50 has its best accuracy in one of the five, whether or not it has converged."""
+        fewer = Altered(field="iterations", published="50 epochs", here="2 epochs")
+        curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
+        found, missing = observe([run(update={"epochs": curve})], gpus=1, altered=(fewer,))
+        assert len(found["accuracy"]) == 2
+        assert "may end before it converges" in missing["epochs_to_converge"]
+
     @pytest.mark.parametrize(
         ("accuracies", "low", "high"),
         [
