@@ -27,6 +27,9 @@ from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, 
 from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
 
+PASSES: Final[dict[Device, int]] = {"cpu": MIN_STEADY_WINDOWS, "gpu": 10 * MIN_STEADY_WINDOWS}
+"""Batches that an inference has at least, though one may hold all samples: enough to tell whether the rate has settled, and on a GPU, whose
+utilisation is read ten times a second, to last for more than a few readings."""
 LONGEST_S: Final = 7 * 24 * 3600
 """Seconds that a source's own program may take; the suite can't shorten it."""
 
@@ -74,7 +77,7 @@ class BlockContext:
         if image_size is None:
             return None
         real = self.block.real or self.block.mode == "converge" or self.block.fit is not None
-        return self.user_request.data or (sample_path(self.scale, image_size) if real else None)
+        return self.user_request.data or (sample_path(self.scale, image_size, self.device) if real else None)
 
     @property
     def device(self) -> Device:
@@ -444,10 +447,7 @@ def _request(
         "gpu_memory": block.gpu_memory if device == "gpu" and context.framework == "tensorflow" else None,
         "precision": setup.precision,
         "mode": block.mode,
-        # Of a batch that holds all samples there are several, or nothing would tell whether the rate had settled.
-        "iterations": max(MIN_STEADY_WINDOWS, -(-samples // setup.batch))
-        if samples
-        else context.shortened("iterations"),
+        "iterations": max(PASSES[device], -(-samples // setup.batch)) if samples else context.shortened("iterations"),
         "epochs": context.shortened("epochs"),
         "warmup": context.shortened("warmup"),
         "fit": context.shortened("fit"),

@@ -155,8 +155,9 @@ def _run(
         own = [cell for cell in found if cell.request == request]
         shown.stage(f"{shown.begin(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
         try:
-            if request.image_size and request.data == sample_path(options.scale, request.image_size):
-                ensure_sample(options.scale, request.image_size, report=shown.stage)
+            size, device = request.image_size, request.device
+            if size and device and request.data == sample_path(options.scale, size, device):
+                ensure_sample(options.scale, size, device, report=shown.stage)
             runs = bench.run(
                 request.model_copy(update={"out": out}),
                 command=command,
