@@ -230,17 +230,17 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     training.batches.units()
     training.barrier()  # no rank starts while another still reads counters
     events.emit("warmup_end", iterations=warmup)
-    windows = Windows(training, events, warmup=warmup, samples=samples)
+    windows = Windows(training, events, warmup=warmup, samples=samples, epochs=epochs)
     done = 0
     while done < iterations:
-        count = min(window, iterations - done if epochs is None else epochs.left)
+        left = iterations - done if epochs is None else epochs.iterations - done % epochs.iterations
+        count = min(window, left)
         windows.run(count)
         done += count
-        if epochs is None:
-            windows.emit_done(left=training.lag)
-        elif epochs.add_window(*windows.emit_done(left=0)):
+        windows.emit_done(left=0 if count == left else training.lag)
+        if epochs is not None and count == left:
+            epochs.end()
             windows.start = training.start()
-    windows.emit_done(left=0)
     training.barrier()  # the counters include every rank's last step
     events.net("stop")
     events.usage("stop")
@@ -260,9 +260,9 @@ def pace(step_seconds, *, seconds, window):
 class Windows:
     """The measured windows of a training: those enqueued, and those known to be done."""
 
-    def __init__(self, training, events, *, warmup, samples):
+    def __init__(self, training, events, *, warmup, samples, epochs):
         """Start the clock with an idle device."""
-        self.training, self.events, self.warmup, self.samples = training, events, warmup, samples
+        self.training, self.events, self.warmup, self.samples, self.epochs = training, events, warmup, samples, epochs
         self.done = self.index = 0
         self.pending = deque()
         self.start = training.start()
@@ -272,8 +272,7 @@ class Windows:
         self.pending.append((count, self.training.window(count), batches.waited(), batches.units()))
 
     def emit_done(self, *, left):
-        """Wait for all pending windows but the last `left` and emit them; return losses and seconds of the last one emitted."""
-        values, seconds = [], 0.0
+        """Wait for all pending windows but the last `left`, emit them, and add them to their epoch."""
         while len(self.pending) > left:
             count, finish, waited, units = self.pending.popleft()
             end, values, step_seconds = finish()
@@ -289,8 +288,9 @@ class Windows:
                 **({} if units is None else {"units": units}),
             )
             self.events.loss(self.warmup + self.done, values)
+            if self.epochs is not None:
+                self.epochs.add(values, seconds)
             self.start, self.done, self.index = end, self.done + count, self.index + 1
-        return values, seconds
 
 
 class Epochs:
@@ -300,19 +300,13 @@ class Epochs:
         self.training, self.events, self.iterations = training, events, iterations
         self.epoch, self.seconds, self.losses = 1, 0.0, []
 
-    @property
-    def left(self):
-        return self.iterations - len(self.losses)
-
-    def add_window(self, losses, seconds):
-        """Add a window's losses and seconds. Return whether that completed the epoch; all ranks have validated then.
-
-        Emits `epoch` at its end: seconds are those of its windows, train_loss is the mean of its losses on this rank.
-        """
+    def add(self, losses, seconds):
+        """Add a window's losses and seconds."""
         self.losses += losses
         self.seconds += seconds
-        if self.left:
-            return False
+
+    def end(self):
+        """Validate on all ranks, and emit `epoch`: seconds are those of its windows, train_loss is the mean of its losses on this rank."""
         found = self.training.validate()
         self.events.emit(
             "epoch",
@@ -325,4 +319,3 @@ class Epochs:
         self.epoch, self.seconds, self.losses = self.epoch + 1, 0.0, []
         self.training.batches.waited()  # waits during validation belong to no window
         self.training.barrier()
-        return True

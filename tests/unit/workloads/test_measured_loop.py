@@ -319,8 +319,12 @@ class Watched(Recorder):
         return {"samples": 7, "loss_sum": 14.0 if self.steps < 6 else float("inf"), "correct": self.steps}
 
 
-def run_epochs(iterations, epoch, *, warmup=1, window=2):
-    training, stream = Watched(), io.StringIO()
+class WatchedNoting(Watched, Noting):
+    """The same on a device that records timestamps."""
+
+
+def run_epochs(iterations, epoch, *, warmup=1, window=2, of=Watched):
+    training, stream = of(), io.StringIO()
     emitter = events.Events(rank=0, stream=stream)
     epochs = loop.Epochs(training, emitter, iterations=epoch)
     loop.measure(training, emitter, iterations=iterations, warmup=warmup, window=window, samples=4, epochs=epochs)
@@ -350,6 +354,16 @@ def test_a_window_ends_with_its_epoch_and_the_next_begins_after_the_validation()
     epoch = of(found, "epoch")[0]
     assert windows[1].start + windows[1].seconds <= epoch.t <= windows[2].start
     assert epoch.seconds == windows[0].seconds + windows[1].seconds
+
+
+def test_only_the_end_of_an_epoch_drains_a_device_that_records_timestamps():
+    """Each window of a convergence run did: a short epoch has a window a step, and its rate was that of a device that waits for the host."""
+    training, found = run_epochs(12, 6, of=WatchedNoting)
+    waits = [call for call in training.calls if call in {"step", "validate"} or call.startswith("wait")]
+    epoch = [*["step"] * 4, "wait for 3", "step", "step", "wait for 5", "wait for 7", "validate"]
+    assert waits[1:11] == epoch  # after a step of warm-up
+    assert [one.seconds for one in of(found, "epoch")] == [3.0, 3.0]
+    assert [one.train_loss for one in of(found, "epoch")] == [3.5, 9.5]
 
 
 def test_validation_is_not_part_of_the_training_time(monkeypatch):
