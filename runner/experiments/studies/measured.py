@@ -174,8 +174,12 @@ def _quality(cell: CellFigures) -> None:
         cell.add_missing("a run of fewer epochs than the source's may end before it converges", "epochs_to_converge")
         return
     curves = [[(point.epoch, point.accuracy_percent) for point in one.measurement.epochs] for one in runs]
+    reached = [converged_at(curve) for curve in curves]
+    if any(epoch == curve[-1][0] for epoch, curve in zip(reached, curves, strict=True)):
+        cell.add_missing("the accuracy of a run still rose in its last epoch", "epochs_to_converge")
+        return
     method = f"first epoch within {CONVERGED_WITHIN:g} percentage point of the run's best accuracy"
-    cell.add_mean("epochs_to_converge", "epochs", [float(converged_at(curve)) for curve in curves], runs, method=method)
+    cell.add_mean("epochs_to_converge", "epochs", [float(epoch) for epoch in reached], runs, method=method)
 
 
 def converged_at(curve: Sequence[tuple[int, float]]) -> int:

@@ -153,11 +153,11 @@ class TestQuality:
         return EpochFigures(**own, accuracy_percent=accuracy, seconds=1.0, elapsed_s=number)
 
     def test_learning_curves_are_observed_per_epoch(self):
-        curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
+        curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0), (3, 80.5)))
         found, _ = observe([run(update={"epochs": curve})], gpus=1)
-        assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0)]
+        assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0), (3, 80.5)]
         assert found["accuracy"][0].ci95 is None  # of a single process
-        assert len(found["train_loss"]) == 2
+        assert len(found["train_loss"]) == 3
         assert "val_loss" not in found
         assert found["epochs_to_converge"][0].value == 2
 
@@ -168,6 +168,16 @@ class TestQuality:
         found, missing = observe([run(update={"epochs": curve})], gpus=1, altered=(fewer,))
         assert len(found["accuracy"]) == 2
         assert "may end before it converges" in missing["epochs_to_converge"]
+
+    def test_a_run_whose_accuracy_still_rises_at_its_end_tells_no_epoch_of_convergence(self):
+        curves = [
+            tuple(self.epoch(number, accuracy) for number, accuracy in enumerate(accuracies, start=1))
+            for accuracies in ((50.0, 80.0, 80.5), (50.0, 70.0, 80.0))
+        ]
+        runs = [run(run_id=str(number), repeat=number, update={"epochs": curve}) for number, curve in enumerate(curves)]
+        found, missing = observe(runs, gpus=1)
+        assert len(found["accuracy"]) == 3
+        assert "still rose" in missing["epochs_to_converge"]
 
     @pytest.mark.parametrize(
         ("accuracies", "low", "high"),
