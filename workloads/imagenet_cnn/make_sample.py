@@ -4,7 +4,9 @@
 
 Each photograph is a class. Each of its images is a random square with a side in the range of --side, or the photograph's shorter side if that
 is less. At 96 to 160 pixels a network can learn to tell them apart in a minute; at 350 to 500 the images have about as many pixels as
-ImageNet's. --scale-to scales every crop to one side, as ImageNet at 32×32 was: its files take as long to decode as those. Needs pillow, scikit-image and scikit-learn. Progress goes to standard error, one JSON line at the end to standard output.
+ImageNet's. --scale-to scales every crop to one side, as ImageNet at 32×32 was: its files take as long to decode as those.
+
+Needs pillow, scikit-image and scikit-learn. Progress goes to standard error, one JSON line at the end to standard output.
 """
 
 import argparse

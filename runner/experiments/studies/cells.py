@@ -22,7 +22,7 @@ from runner.core.wire import Link, parse_rate
 from runner.engines.base import DATA
 from runner.experiments.studies.differences import merged
 from runner.experiments.studies.model import NOTHING, Altered, Cell, Machine, Pick, Scale, Usable
-from runner.experiments.studies.sample import sample_path
+from runner.experiments.studies.sample import sample_for
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
@@ -77,7 +77,7 @@ class BlockContext:
         if image_size is None:
             return None
         real = self.block.real or self.block.mode == "converge" or self.block.fit is not None
-        return self.user_request.data or (sample_path(self.scale, image_size, self.device) if real else None)
+        return self.user_request.data or (sample_for(self.scale, image_size, self.device).path if real else None)
 
     @property
     def device(self) -> Device:

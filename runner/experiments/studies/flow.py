@@ -30,7 +30,7 @@ from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, StudyRequest, Usable
 from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
-from runner.experiments.studies.sample import ensure_sample, sample_path
+from runner.experiments.studies.sample import sample_for
 from runner.experiments.studies.study import Block, Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
@@ -156,8 +156,8 @@ def _run(
         shown.stage(f"{shown.begin(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
         try:
             size, device = request.image_size, request.device
-            if size and device and request.data == sample_path(options.scale, size, device):
-                ensure_sample(options.scale, size, device, report=shown.stage)
+            if size and device and request.data == (sample := sample_for(options.scale, size, device)).path:
+                sample.ensure(report=shown.stage)
             runs = bench.run(
                 request.model_copy(update={"out": out}),
                 command=command,

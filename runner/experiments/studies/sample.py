@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -40,28 +41,36 @@ _DOWNSAMPLED: Final = 64
 _SEED: Final = 1
 
 
-def sample_path(scale: Scale, image_size: int, device: Device) -> Path:
-    """Return the folder of the sample for a training at `image_size` (height and width in pixels), whether or not it exists."""
-    small = image_size <= _DOWNSAMPLED
-    name = f"{small_images(scale, device)}-{image_size}px" if small else str(LARGE_IMAGES)
-    return cache_dir() / "samples" / f"photographs-{name}"
+@dataclass(frozen=True)
+class Sample:
+    """A sample of `images` crops: `side` is the range of their sides in pixels, `scale_to` the side that all are then scaled to, if any."""
+
+    images: int
+    side: tuple[int, int]
+    scale_to: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """Its folder, whether or not it exists."""
+        scaled = f"-{self.scale_to}px" if self.scale_to else ""
+        return cache_dir() / "samples" / f"photographs-{self.images}{scaled}"
+
+    def ensure(self, *, report: Callable[[str], None]) -> None:
+        """Make it unless it exists; the folder gets its name only when it is complete."""
+        path = self.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
+            if not path.exists():
+                draft = path.with_suffix(".draft")
+                shutil.rmtree(draft, ignore_errors=True)
+                make_sample(
+                    draft, images=self.images, seed=_SEED, side=self.side, scale_to=self.scale_to, report=report
+                )
+                draft.rename(path)
 
 
-def ensure_sample(scale: Scale, image_size: int, device: Device, *, report: Callable[[str], None]) -> Path:
-    """Make the sample unless it exists, and return its folder, which gets its name only when it is complete."""
-    path, small = sample_path(scale, image_size, device), image_size <= _DOWNSAMPLED
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with file_lock(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
-        if not path.exists():
-            draft = path.with_suffix(".draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            make_sample(
-                draft,
-                images=small_images(scale, device) if small else LARGE_IMAGES,
-                seed=_SEED,
-                side=SMALL if small else LARGE,
-                scale_to=image_size if small else None,
-                report=report,
-            )
-            draft.rename(path)
-    return path
+def sample_for(scale: Scale, image_size: int, device: Device) -> Sample:
+    """Return the sample for a training at `image_size` (height and width in pixels)."""
+    if image_size > _DOWNSAMPLED:
+        return Sample(LARGE_IMAGES, LARGE)
+    return Sample(small_images(scale, device), SMALL, scale_to=image_size)

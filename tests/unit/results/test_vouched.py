@@ -205,13 +205,7 @@ def test_one_gpu_and_what_it_is_used_for_on_an_h200():
     assert f"Its {runs} runs took {minutes:.0f} minutes of the GPU" in text
 
     def told(metric, model):
-        """The observation of one network, with its interval."""
-        (one,) = (
-            one
-            for one in found.observations
-            if (one.metric, one.where.model, one.where.network, one.iterations) == (metric, model, None, None)
-        )
-        return with_error(one) if one.ci95 else f"{one.value:.1f}"
+        return told_by(found, metric, model=model, network=None)
 
     rates = {model: told("throughput", model) for model in ("resnet50", "inception-v3", "wgan", "deepspeech2")}
     assert (
@@ -257,23 +251,14 @@ def test_a_wgan_by_batch_on_an_h200():
     runs, minutes = time_of(folder)
     assert f"Its {runs} runs took {minutes:.0f} minutes of one GPU" in text
 
-    def told(metric, batch, of=found):
-        (one,) = (
-            one
-            for one in of.observations
-            if (one.metric, one.where.model, one.where.batch, one.iterations) == (metric, "wgan", batch, None)
-        )
-        return with_error(one) if one.ci95 else f"{one.value:.1f}"
-
     rates, busy, used = (
-        {batch: told(metric, batch) for batch in (16, 64, 256)}
+        {batch: told_by(found, metric, model="wgan", batch=batch) for batch in (16, 64, 256)}
         for metric in ("throughput", "gpu_compute_utilisation", "fp32_utilisation")
     )
     assert f"made {rates[16]} images/s at batch 16 and {rates[256]} at 256" in text
     (alone,) = (RESULTS / "h200/tbd-analysis").glob("*.reproduction.json")
-    assert (
-        f"{rates[64]} at 64, and {told('throughput', 64, read_reproduction(alone))} with the machine to itself" in text
-    )
+    with_machine = told_by(read_reproduction(alone), "throughput", model="wgan", batch=64)
+    assert f"{rates[64]} at 64, and {with_machine} with the machine to itself" in text
     assert (
         f"kernels run during {busy[16]} % of an iteration at batch 16 and {busy[256]} % at 256, in one pass each"
         in text
@@ -284,6 +269,18 @@ def test_a_wgan_by_batch_on_an_h200():
     ]
     kernels = largest[0].gpu_total.kernels_per_step
     assert f"One iteration starts {kernels:,.0f} kernels, more than the {MAX_REPLAYED:,}" in text
+
+
+def told_by(reproduction, metric, **where):
+    """The one observation under these conditions, over whole runs, with its interval."""
+    (one,) = (
+        one
+        for one in reproduction.observations
+        if one.metric == metric
+        and one.iterations is None
+        and all(getattr(one.where, name) == value for name, value in where.items())
+    )
+    return with_error(one) if one.ci95 else f"{one.value:.1f}"
 
 
 def time_of(folder):
@@ -316,8 +313,8 @@ SATURATED = 95  # percent of time with a kernel running; NVML averages over 1/6 
 def test_the_energy_counter_and_power_over_time_agree(record):
     for gpu in record.telemetry.gpus:
         assert gpu.energy_method == "energy counter"
-        # Power is a mean of the last second: it lags while the load rises, in spans of five seconds. An iteration of the WGAN at batch 128
-        # draws 230 to 660 W and takes as long as the sampler waits, so that some of its runs are sampled in the same phase all along.
+        # Power in telemetry/ is a mean of the last second: it lags while the load rises, in spans of five seconds. That of the WGAN at batch 128
+        # is read every 0.1 s and swings between 230 and 660 W from one reading to the next, too fast to be added up from them.
         aliased = record.trial.model == "wgan-gp" and record.trial.batch_per_device == 128
         assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.1 if aliased else 0.07)
         assert gpu.energy_j == pytest.approx(gpu.power_w.avg * gpu.measured_s, rel=0.05)
