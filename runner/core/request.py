@@ -40,6 +40,7 @@ Technique = Literal[
     "space-to-depth",
     "pooling-kernel",
     "cudnn-attention",
+    "loss-kernel",
     "compile",
     "kernel-search",
     "cuda-graphs",

@@ -25,8 +25,8 @@ _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
 _ONE_THREAD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # These keep a reference to one network.
 _ONE_NETWORK: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
-# Compiling fails with layers that are split among devices (PyTorch 2.13: a gradient that is no DTensor).
-_WHOLE_LAYERS: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search"})
+# Not with layers that are split among devices: compiling fails (PyTorch 2.13: a gradient that is no DTensor), the kernel reads all scores of a token.
+_WHOLE_LAYERS: Final[frozenset[Technique]] = frozenset({"loss-kernel", "compile", "kernel-search"})
 # Eager steps before the step that is recorded as a graph, and profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _REGION_PROFILES: Final = frozenset({"memory", "region"})

@@ -77,7 +77,7 @@ def infer_parser(description):
         "--sequence-length", required=True, type=at_least(2), help="tokens of a prompt and its continuation"
     )
     argparser.add_argument("--new-tokens", required=True, type=at_least(0), help="of which generated; 0 for an encoder")
-    argparser.set_defaults(checkpointing="none")
+    argparser.set_defaults(checkpointing="none", techniques=())
     return argparser
 
 

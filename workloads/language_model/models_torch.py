@@ -87,9 +87,10 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, size, *, length, recompute, arithmetic):
+    def __init__(self, size, *, length, recompute, arithmetic, loss):
         super().__init__()
         self.arithmetic = arithmetic  # of activations between blocks, whatever the weights are in
+        self.loss = loss
         self.embedding = nn.Embedding(size.vocabulary, size.width)
         self.positions = None if size.llama else nn.Embedding(size.longest, size.width)
         self.blocks = nn.ModuleList(Block(size, recompute=recompute) for _ in range(size.layers))
@@ -116,8 +117,8 @@ class Decoder(nn.Module):
 
     def forward(self, tokens, targets):
         """Mean cross-entropy of `targets`, the next tokens; both (batch, length) in int64. A scalar in fp32."""
-        scores = self.output(self.read(tokens))
-        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+        x = self.read(tokens).to(self.arithmetic)
+        return self.loss(x.flatten(0, 1), self.output, targets.flatten())
 
     def read(self, tokens, cache=None):
         """Read (batch, length) tokens that follow those in the cache, up to the output layer: (batch, length, width)."""
@@ -136,9 +137,9 @@ class Decoder(nn.Module):
 
 
 class Encoder(nn.Module):
-    def __init__(self, size, *, recompute, arithmetic):
+    def __init__(self, size, *, recompute, arithmetic, loss):
         super().__init__()
-        self.arithmetic, self.recompute = arithmetic, recompute
+        self.arithmetic, self.recompute, self.loss = arithmetic, recompute, loss
         self.embedding, self.positions = (
             nn.Embedding(size.vocabulary, size.width),
             nn.Embedding(size.longest, size.width),
@@ -159,7 +160,8 @@ class Encoder(nn.Module):
         places, wanted = targets.unbind(1)
         x = self.read(tokens)
         masked = x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
-        return functional.cross_entropy(self.output(self.head(masked)).flatten(0, 1).float(), wanted.flatten())
+        x = self.head(masked).to(self.arithmetic)
+        return self.loss(x.flatten(0, 1), self.output, wanted.flatten())
 
     def read(self, tokens):
         """Read (batch, length) tokens of one sentence, up to the head: (batch, length, width)."""
@@ -187,6 +189,11 @@ class Cache:
         return extend
 
 
+def output_loss(x, layer, targets):
+    """Mean cross-entropy of `layer`'s scores of (rows, width) `x` for (rows,) targets in int64, a scalar in fp32."""
+    return functional.cross_entropy(layer(x).float(), targets)
+
+
 def norm(size):
     return nn.RMSNorm(size.width, eps=1e-5) if size.llama else nn.LayerNorm(size.width)
 
@@ -210,12 +217,15 @@ def rotated(x, angles):
 
 def build(args, device):
     """Build the model of a command line on a device; `--weights` sets its precision."""
-    size, bf16 = SIZES[args.model], torch.bfloat16
+    size, bf16, loss = SIZES[args.model], torch.bfloat16, output_loss
+    if "loss-kernel" in args.techniques:
+        from with_pytorch.loss_kernel import output_loss as loss
     torch.set_default_dtype(bf16 if args.weights == "bf16" else torch.float32)
     with device:  # where drawing weights is fast
         how = {
             "recompute": args.checkpointing == "block",
             "arithmetic": bf16 if args.precision in IN_BF16 else torch.float32,
+            "loss": loss,
         }
         net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
         ends = residual_deviation(size)

@@ -63,7 +63,9 @@ def copy_to_device(arrays, device):
 class LanguageModel(Training):
     """One rank's network and sequences."""
 
-    offered = frozenset({"fused-optimizer", "cudnn-attention", "compile", "one-message", "bf16-gradients"})
+    offered = frozenset(
+        {*("fused-optimizer", "cudnn-attention", "loss-kernel", "compile", "one-message", "bf16-gradients")}
+    )
     lacks = frozenset({"dp", "horovod"})
     cuts = True
 

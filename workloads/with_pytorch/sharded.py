@@ -99,7 +99,9 @@ class FsdpTp(Fsdp):
     """Neighbours split each layer; groups shard what each of their ranks holds."""
 
     splits_layers = True
-    fails_with = frozenset({"compile"})  # PyTorch 2.13: a gradient is not a DTensor
+    fails_with = frozenset(
+        {"compile", "loss-kernel"}
+    )  # PyTorch 2.13: a gradient is not a DTensor; the kernel reads all scores of a token
 
     def neighbours(self):
         return self.args.tensor_parallel

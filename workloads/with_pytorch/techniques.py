@@ -15,6 +15,7 @@ TECHNIQUES = (
     "pooling-kernel",  # 3x3 max pooling with stride 2 by the suite's own kernels (`pooling.py`)
     "folded-norm",  # inference: each batch normalization is folded into the convolution before it (`folded`)
     "cudnn-attention",  # attention by cuDNN's kernel in place of FlashAttention 2
+    "loss-kernel",  # an output layer's cross-entropy and its gradient by the suite's own kernel (`loss_kernel.py`)
     "compile",  # TorchInductor compiles the network and fuses everything between products and convolutions
     "kernel-search",  # TorchInductor autotunes each of its kernels
     "cuda-graphs",  # a whole step is captured once and launched as one (`captured.py`)
@@ -23,9 +24,11 @@ TECHNIQUES = (
     "bf16-gradients",  # gradients are sent between ranks in bf16
 )
 # Techniques of a program that does not define its own set.
-OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention", "folded-norm"))
+OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention", "loss-kernel", "folded-norm"))
 OF_INFERENCE = ("folded-norm", "compile", "kernel-search", "cuda-graphs")
-ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
+ON_GPUS = frozenset(
+    {*("space-to-depth", "pooling-kernel", "cudnn-attention", "loss-kernel", "compile", "kernel-search", "cuda-graphs")}
+)
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
 # Steps before the captured one: in these, libraries choose their algorithms, TorchInductor compiles, and

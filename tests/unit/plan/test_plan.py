@@ -29,10 +29,10 @@ def test_settings_of_a_model_are_in_the_trial_and_in_the_key():
 
 def test_tuned_leaves_out_techniques_that_fail_with_sharded_layers():
     (one, four) = plan(Request(**LLAMA, preset="tuned", strategy="tp", repeat=1), resources(**LANGUAGE))
-    assert one.techniques == ("fused-optimizer", "cudnn-attention", "compile")
+    assert one.techniques == ("fused-optimizer", "cudnn-attention", "loss-kernel", "compile")
     assert (four.techniques, four.precision) == (("fused-optimizer", "cudnn-attention"), "bf16")
     (one, _) = plan(Request(**LLAMA, preset="tuned", precision="tf32", repeat=1), resources(**LANGUAGE))
-    assert one.techniques == ("fused-optimizer", "compile")
+    assert one.techniques == ("fused-optimizer", "loss-kernel", "compile")
 
 
 def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved():
