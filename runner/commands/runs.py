@@ -47,7 +47,7 @@ def ls(
         lacks = "holds no run that ended" if place.exists() else "does not exist"
         raise RequestError(f"{place} {lacks}; `dlscale bench` makes some, `dlscale ls DIR` lists another place")
     table = Table.grid("", "", "", "", padding=(0, 2, 0, 0))
-    table.columns[1].overflow = "ellipsis"
+    table.columns[1].overflow = "fold"  # whole, to be copied
     for at in (0, 2, 3):
         table.columns[at].no_wrap = True
     table.columns[2].justify = "right"
