@@ -275,7 +275,7 @@ _FIGURES: Final[Columns[Comparison]] = {
     "verdict": _verdict,
 }
 _FINDINGS: Final[Columns[Judgement]] = {
-    "finding": lambda one: one.finding.says,
+    "finding": lambda one: one.finding.tested,
     "verdict": lambda one: f"{one.verdict}: {'; '.join(one.doubts)}" if one.doubts else one.verdict,
     "runs": _runs_of,
     "why": lambda one: one.why,
@@ -297,7 +297,7 @@ _PAGE_FIGURES: Final[Columns[Comparison]] = {
 }
 _PAGE_FINDINGS: Final[Columns[Judgement]] = {
     "finding": lambda one: one.finding.id,
-    "says": lambda one: one.finding.says,
+    "says": lambda one: one.finding.tested,
     "verdict": lambda one: one.verdict,
     "runs": _runs_of,
     "why": lambda one: "; ".join((*one.doubts, one.why)),
@@ -326,7 +326,7 @@ _TERMINAL_FIGURES: Final[Columns[Comparison]] = {
 }
 _TERMINAL_FINDINGS: Final[Columns[Judgement]] = {
     "verdict": lambda one: one.verdict,
-    "finding": lambda one: one.finding.says,
+    "finding": lambda one: one.finding.tested,
 }
 _STYLES: Final = {
     **dict.fromkeys(("holds", "reproduced", "shape agrees", "ran"), "green"),

@@ -86,6 +86,7 @@ Metric = Annotated[str, AfterValidator(_known)]
 
 Level = str | int
 Comparison = Literal["<", "<=", ">", ">="]
+_IN_WORDS: Final = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "in": "between"}
 
 
 def _as_tuple(value: Any) -> Any:
@@ -192,7 +193,7 @@ class Ratio(_OfMetric):
 
 
 class Bound(_OfMetric):
-    """Stays on one side of a value, or with `in` between two values; `limit_by` says who set them."""
+    """Stays on one side of a value, or with `in` between two values, ends included; `limit_by` says who set them."""
 
     type: Literal["bound"]
     op: Comparison | Literal["in"]
@@ -200,6 +201,12 @@ class Bound(_OfMetric):
     unit: Unit
     select: Selector = Selector()
     limit_by: Literal["source", "project"] = "source"
+
+    @property
+    def limit(self) -> str:
+        """The limit in words, such as `at least 80 %`."""
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        return f"{_IN_WORDS[self.op]} {' and '.join(map(str, values))} {self.unit}"
 
 
 class Order(_OfMetric):
@@ -274,3 +281,9 @@ class Finding(Frozen):
     def parts(self) -> tuple[Simple, ...]:
         """Its claims, one by one."""
         return self.predicate.of if isinstance(self.predicate, All) else (self.predicate,)
+
+    @property
+    def tested(self) -> str:
+        """What it says, and the limits by which it is judged here because the source names none."""
+        ours = [part.limit for part in self.parts if isinstance(part, Bound) and part.limit_by == "project"]
+        return f"{self.says} (judged by a limit of this project: {', '.join(ours)})" if ours else self.says

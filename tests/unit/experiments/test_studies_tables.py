@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from studied import cpu_machine
 
@@ -219,6 +220,28 @@ def test_flop_by_counters_and_the_suites_count_are_shown_if_findings_use_them():
     text = tables.markdown(made(observations=counted, judgements=(about,)))
     assert "| average flop count |" in text
     assert "| average flop count of model |" in text
+
+
+@pytest.mark.parametrize(
+    ("bound", "limit"),
+    [
+        ({"op": ">=", "value": 80, "unit": "%"}, "at least 80 %"),
+        ({"op": "in", "value": [35, 55.5], "unit": "%"}, "between 35 and 55.5 %"),
+        ({"op": "<", "value": 0.065536, "unit": "MB"}, "less than 0.065536 MB"),
+    ],
+)
+def test_a_limit_that_the_source_left_open_is_told_beside_what_it_says(bound, limit):
+    """`takes almost 100 %` was not indicated at 83 %, and nobody read that the limit was 90 %, nor whose it was."""
+    ours = {"type": "bound", "metric": "throughput", "limit_by": "project"} | bound
+    for predicate, told in (
+        (ours, True),
+        ({"type": "all", "of": [ours]}, True),
+        (ours | {"limit_by": "source"}, False),
+    ):
+        finding = Finding.model_validate(FINDING.model_dump() | {"predicate": predicate})
+        about = made().judgements[0].model_copy(update={"finding": finding})
+        sentence = f"(judged by a limit of this project: {limit})"
+        assert (sentence in tables.markdown(made(judgements=(about,)))) is told
 
 
 def test_a_terminal_shows_measured_and_judged_rows_and_counts_the_rest():
