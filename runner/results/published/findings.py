@@ -260,6 +260,13 @@ class All(Frozen):
 
 Predicate = Annotated[Simple | All, Field(discriminator="type")]
 
+_NOT_STATED: Final = {
+    "computed": "computed from its figures",
+    "assumed": "assumed by its method",
+    "extrapolated": "extrapolated by it",
+    "reading": "our reading of it",
+}
+
 
 class Finding(Frozen):
     """One conclusion.
@@ -284,6 +291,8 @@ class Finding(Frozen):
 
     @property
     def tested(self) -> str:
-        """What it says, and the limits by which it is judged here because the source names none."""
+        """What it says, with what the source does not: its basis unless stated or in a table, and limits that the source left open."""
+        notes = [_NOT_STATED[self.basis]] if self.basis in _NOT_STATED else []
         ours = [part.limit for part in self.parts if isinstance(part, Bound) and part.limit_by == "project"]
-        return f"{self.says} (judged by a limit of this project: {', '.join(ours)})" if ours else self.says
+        notes += [f"judged by a limit of this project: {', '.join(ours)}"] if ours else []
+        return f"{self.says} ({'; '.join(notes)})" if notes else self.says

@@ -244,6 +244,17 @@ def test_a_limit_that_the_source_left_open_is_told_beside_what_it_says(bound, li
         assert (sentence in tables.markdown(made(judgements=(about,)))) is told
 
 
+def test_a_finding_that_its_source_does_not_state_says_so():
+    """Ratios of a source's figures stood among its conclusions."""
+    for basis, told in (
+        ("stated", "speed |"),
+        ("table", "speed |"),
+        ("computed", "speed (computed from its figures) |"),
+    ):
+        about = made().judgements[0].model_copy(update={"finding": FINDING.model_copy(update={"basis": basis})})
+        assert told in tables.markdown(made(judgements=(about,)))
+
+
 def test_a_terminal_shows_measured_and_judged_rows_and_counts_the_rest():
     bare = comparison(figure="googlenet.16", measured=None, ratio=None, ratio_ci95=None, verdict="not measured")
     untold = Judgement(
