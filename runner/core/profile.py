@@ -226,7 +226,7 @@ class MemoryUse(Frozen):
 
 
 class FlopCounted(Frozen):
-    """Floating-point operations of one sample, counted by the framework in this pass."""
+    """Floating-point operations of one unit of throughput (an image, a token), counted by the framework in this pass."""
 
     source: str
     phase: Literal["forward", "backward"]

@@ -193,8 +193,10 @@ def _sections(profile: Profile) -> Iterator[Table]:
     yield _table(
         "Floating-point operations as the framework counted them",
         profile.flop,
-        {"phase": lambda one: one.phase, "GFLOP a sample": lambda one: figure(one.flop_per_sample / 1e9)},
-        legend=f"by {profile.flop[0].source}" if profile.flop else "",
+        {"phase": lambda one: one.phase, "GFLOP a unit": lambda one: figure(one.flop_per_sample / 1e9)},
+        legend=f"unit: what throughput counts, such as an image or a token; by {profile.flop[0].source}"
+        if profile.flop
+        else "",
     )
 
 
