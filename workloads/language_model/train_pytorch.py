@@ -64,7 +64,7 @@ class LanguageModel(Training):
     """One rank's network and sequences."""
 
     offered = frozenset(
-        {*("fused-optimizer", "cudnn-attention", "loss-kernel", "compile", "one-message", "bf16-gradients")}
+        {"fused-optimizer", "cudnn-attention", "loss-kernel", "compile", "one-message", "bf16-gradients"}
     )
     lacks = frozenset({"dp", "horovod"})
     cuts = True

@@ -99,9 +99,8 @@ class FsdpTp(Fsdp):
     """Neighbours split each layer; groups shard what each of their ranks holds."""
 
     splits_layers = True
-    fails_with = frozenset(
-        {"compile", "loss-kernel"}
-    )  # PyTorch 2.13: a gradient is not a DTensor; the kernel reads all scores of a token
+    # Compiled, a gradient is not a DTensor (PyTorch 2.13); the kernel reads all scores of a token.
+    fails_with = frozenset({"compile", "loss-kernel"})
 
     def neighbours(self):
         return self.args.tensor_parallel

@@ -27,7 +27,7 @@ TECHNIQUES = (
 OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention", "loss-kernel", "folded-norm"))
 OF_INFERENCE = ("folded-norm", "compile", "kernel-search", "cuda-graphs")
 ON_GPUS = frozenset(
-    {*("space-to-depth", "pooling-kernel", "cudnn-attention", "loss-kernel", "compile", "kernel-search", "cuda-graphs")}
+    {"space-to-depth", "pooling-kernel", "cudnn-attention", "loss-kernel", "compile", "kernel-search", "cuda-graphs"}
 )
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
