@@ -88,7 +88,7 @@ class GpuUse(Frozen):
         device: `gpu0`, or `all`.
         rank: the rank that traced it; None for all.
         profiled_s: seconds of the profiled iterations, or of the profiled region in them, including the profiler's overhead.
-        elapsed_s: `profiled_s` minus the profiler's overhead (profiled minus plain step time), but at least `busy_s`.
+        elapsed_s: `profiled_s` minus the profiler's overhead (profiled minus plain step time), or `profiled_s` if that would be less than `busy_s`.
         busy_s: union of the kernels' intervals.
         compute_percent: GPU compute utilisation, `busy_s` ÷ `elapsed_s`.
         own_compute_percent: the same without collectives, whose kernels may only be waiting for other ranks.

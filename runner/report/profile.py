@@ -59,9 +59,12 @@ def summary(profile: Profile) -> tuple[str, ...]:
         cost = f", {figure(_scaled(plain_s, MILLI))} ms without it: overhead {overhead:+.1f} %" if known else ""
         found.append(f"a step took {figure(MILLI * profile.steps.profiled_step_s)} ms under the profiler{cost}")
     if use := profile.gpu_total:
-        found.append(
-            f"GPU compute utilisation {use.compute_percent:.1f} % (union of kernels ÷ elapsed without the profiler's overhead)"
+        elapsed = (
+            "elapsed without the profiler's overhead"
+            if use.elapsed_s < use.profiled_s
+            else "elapsed under the profiler"
         )
+        found.append(f"GPU compute utilisation {use.compute_percent:.1f} % (union of kernels ÷ {elapsed})")
     counters = profile.counters
     if counters and counters.fp32_percent is not None:
         found.append(

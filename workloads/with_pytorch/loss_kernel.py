@@ -1,7 +1,7 @@
 """Mean cross-entropy of an output layer on a GPU, with its gradient: a Triton kernel reads all scores from memory once and writes their gradient.
 
 TorchInductor has a kernel for the loss, which reads all scores, and another one for their gradient, which reads them again; with 50,304
-words they take 9 ms of a step of GPT-2 with 124 million parameters at 64 x 1,024 tokens on an H200, this one half of that.
+words they take 9 ms of a step of GPT-2 with 124 million parameters at 64 x 1,024 tokens on an H200, this one 4.5.
 
     loss = output_loss(x, layer, targets)       in place of torch.nn.functional.cross_entropy(layer(x).float(), targets)
 """

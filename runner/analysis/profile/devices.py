@@ -111,8 +111,9 @@ class Elapsed:
     excess_s: float | None
 
     def without_profiler(self, busy_s: float) -> float:
-        """Elapsed seconds without the profiler's overhead, but at least the seconds that the device was busy."""
-        return max(self.profiled_s - max(self.excess_s or 0.0, 0.0), busy_s)
+        """Elapsed seconds without the profiler's overhead; with it if the device was busy for longer, since its kernels then were slowed, too."""
+        without_s = self.profiled_s - max(self.excess_s or 0.0, 0.0)
+        return without_s if without_s >= busy_s else max(self.profiled_s, busy_s)
 
 
 def spans(rows: pd.DataFrame) -> Spans:

@@ -249,9 +249,9 @@ _FACTORS: Final = {
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a predicate, or one `case` of it, holds; None if that can't be decided here.
+    """Whether a predicate, or one `case` of it, holds; None if its figures can't tell, or if there are none.
 
-    `why` has the figures, or what is missing; `runs` are the ids behind them, and `doubts` say why these are inconclusive.
+    `why` has the figures, or what is missing; `runs` are the ids behind them, empty without figures, and `doubts` say why these are inconclusive.
     """
 
     holds: bool | None
@@ -406,20 +406,25 @@ def doubts(*observations: Observation) -> tuple[str, ...]:
 
 
 def combined(answers: Sequence[Answer]) -> Answer:
-    """Combine the answers to all cases: one failure decides, and undecided cases are mentioned."""
+    """Combine the answers to all cases: one failure decides, else one that figures can't tell; cases without figures are mentioned."""
     failed = [one for one in answers if one.holds is False]
+    unclear = [one for one in answers if one.holds is None and one.runs]
     held = [one for one in answers if one.holds]
-    undecided = [one for one in answers if one.holds is None]
-    decided = failed or held
-    if not decided:
-        return Answer(holds=None, why=_listed(undecided, all_of_them=True) or "no figures")
-    parts = [_listed(failed)] if failed else []
-    if held:
-        parts.append(f"{'but ' if failed else ''}{_listed(held)}")
-    if undecided:
-        parts.append(f"not told: {_listed(undecided)}")
-    runs = tuple(dict.fromkeys(run for one in (*failed, *held) for run in one.runs))
-    return Answer(holds=not failed, why="; ".join(parts), runs=runs, doubts=joint_doubts(decided))
+    absent = [one for one in answers if one.holds is None and not one.runs]
+    decisive = failed or unclear or held
+    if not decisive:
+        return Answer(holds=None, why=_listed(absent, all_of_them=True) or "no figures")
+    parts = [_listed(decisive)]
+    parts += [f"but {_listed(others)}" for others in (unclear, held) if others and others is not decisive]
+    parts += [f"not told: {_listed(absent)}"] if absent else []
+    runs = tuple(dict.fromkeys(run for one in (*failed, *unclear, *held) for run in one.runs))
+    holds = joint([one.holds for one in (*failed, *unclear, *held)])
+    return Answer(holds=holds, why="; ".join(parts), runs=runs, doubts=joint_doubts(decisive))
+
+
+def joint(parts: Sequence[bool | None]) -> bool | None:
+    """All of them: False if one is false, else None if one is unknown."""
+    return False if False in parts else None if None in parts else True
 
 
 def joint_doubts(decided: Sequence[Answer]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ Indicated = Literal["indicated", "not indicated"]
 FigureVerdict = (
     Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"] | Indicated
 )
-FindingVerdict = Literal["holds", "does not hold", "not testable here"] | Indicated
+FindingVerdict = Literal["holds", "does not hold", "undecided", "not testable here"] | Indicated
 
 INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
     "reproduced": "indicated",

@@ -1,4 +1,6 @@
-"""Test a source's findings on observations: each `holds`, `does not hold` or is `not testable here`. Pure.
+"""Test a source's findings on observations: each `holds`, `does not hold`, is `undecided` or `not testable here`. Pure.
+
+A difference within noise neither shows that a finding holds nor that it does not.
 
 With degraded runs, fewer than three runs of a cell, or a figure without an interval, the verdict is `indicated` or `not indicated`.
 
@@ -35,6 +37,7 @@ from runner.experiments.studies.evidence import (
     expand,
     figure_text,
     in_unit,
+    joint,
     joint_doubts,
     metric_text,
     mode,
@@ -43,7 +46,7 @@ from runner.experiments.studies.evidence import (
     varying_with,
 )
 from runner.experiments.studies.model import INDICATED, FindingVerdict, Judgement, Observation
-from runner.experiments.studies.noise import Amount, contrast, order, ratio
+from runner.experiments.studies.noise import NEGLIGIBLE, Amount, contrast, order, ratio
 from runner.experiments.studies.noise import Order as Standing
 from runner.results.published.findings import (
     All,
@@ -63,7 +66,6 @@ from runner.results.published.findings import (
     Steady,
 )
 
-_VERDICTS: Final[dict[bool | None, FindingVerdict]] = {True: "holds", False: "does not hold", None: "not testable here"}
 _HOLDS: Final[dict[Comparison, frozenset[Standing]]] = {
     "<": frozenset({"below"}),
     ">": frozenset({"above"}),
@@ -80,7 +82,9 @@ _MetricPredicate = Monotonic | Compare | Ratio | Bound | Order | NoDifference | 
 def judged(finding: Finding, evidence: Evidence) -> Judgement:
     """Return the verdict on a finding."""
     found = answer_predicate(finding.predicate, evidence)
-    verdict = _VERDICTS[found.holds]
+    verdict: FindingVerdict = "holds" if found.holds else "does not hold"
+    if found.holds is None:
+        verdict = "undecided" if found.runs else "not testable here"
     return Judgement(
         finding=finding,
         verdict=INDICATED.get(verdict, verdict) if found.doubts else verdict,
@@ -98,7 +102,7 @@ def answer_predicate(predicate: Predicate, evidence: Evidence) -> Answer:
         return combined(_steady(predicate, evidence))
     for_all, on = _cases_and_device(predicate.for_all, evidence)
     found = combined([one for case in expand(for_all) for one in _case(predicate, case, evidence, of=for_all)])
-    return replace(found, why=f"{found.why} ({on})") if on and found.holds is not None else found
+    return replace(found, why=f"{found.why} ({on})") if on and found.runs else found
 
 
 def _conjunction(parts: Sequence[Answer]) -> Answer:
@@ -106,8 +110,9 @@ def _conjunction(parts: Sequence[Answer]) -> Answer:
     failed = [part for part in parts if part.holds is False]
     undecided = [part for part in parts if part.holds is None]
     why = "; ".join(dict.fromkeys(part.why for part in failed or parts))
-    holds = None if undecided and not failed else not failed
-    runs = () if holds is None else tuple(dict.fromkeys(run for part in parts for run in part.runs))
+    testable = failed or all(part.runs for part in parts)
+    runs = tuple(dict.fromkeys(run for part in parts for run in part.runs)) if testable else ()
+    holds = joint([part.holds for part in parts])
     return Answer(holds=holds, why=why, runs=runs, doubts=joint_doubts(failed or undecided or list(parts)))
 
 
@@ -207,7 +212,12 @@ def _compare(predicate: Compare, left: Observation, right: Observation, label: s
     ordered = order(amount(left), amount(right))
     noise = " (within noise)" if ordered == "within noise" else ""
     why = f"{label}{figure_text(left)} against {figure_text(right)}{noise}"
-    return answer(ordered in _HOLDS[predicate.op], why, left, right)
+    return answer(_holds(ordered, predicate.op), why, left, right)
+
+
+def _holds(ordered: Standing, op: Comparison) -> bool | None:
+    """Whether `<`, `>`, `<=` or `>=` holds; None for a strict one within noise."""
+    return ordered in _HOLDS[op] or (None if ordered == "within noise" else False)
 
 
 def _ratio(predicate: Ratio, above: Observation, below: Observation, label: str) -> Answer:
@@ -276,9 +286,9 @@ def _answer_curves(predicate: Monotonic | Order, pool: Sequence[Observation], ev
     for points, sentence in _curves(pool, predicate.over, levels):
         if isinstance(predicate, Monotonic):
             answers.append(_monotonic(predicate, points, sentence))
-        else:  # each above the next one, beyond noise
-            falls = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(points))
-            answers.append(answer(falls, sentence, *points))
+        else:
+            steps = [_holds(order(amount(a), amount(b)), ">") for a, b in pairwise(points)]
+            answers.append(answer(joint(steps), sentence, *points))
     return answers or [_too_few(predicate.metric, predicate.over, levels, pool, evidence)]
 
 
@@ -292,7 +302,8 @@ def _monotonic(predicate: Monotonic, points: Sequence[Observation], sentence: st
     ]
     ends = order(amount(points[-1]), amount(points[0]))
     noted = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
-    return answer(not wrong and ends == forward, f"{sentence}{noted}", *points)
+    holds = None if ends == "within noise" and not wrong else not wrong and ends == forward
+    return answer(holds, f"{sentence}{noted}", *points)
 
 
 def _curves(
@@ -338,7 +349,7 @@ def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidenc
     """Answer for each name that the metric has values for (calls, kernels), or once."""
     axes, levels, varying = predicate.over, predicate.levels, varying_with(predicate.over)
     by_name: dict[str | None, dict[tuple[object, ...], dict[str, list[Observation]]]] = defaultdict(dict)
-    for one in pool:
+    for one in (each for each in pool if selects(predicate.select, each)):
         values = tuple(condition(one, axis) for axis in axes)
         if None in values or (levels and not set(values) <= set(levels)):
             continue
@@ -356,6 +367,8 @@ def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidenc
         listed = " and ".join(distinct) if len(distinct) <= _MOST_LISTED else f"{len(distinct)} of {' and '.join(axes)}"
         why = f"{name + ': ' if name else ''}{listed} are {found.spread:.0%} apart ({found.how})"
         holds = None if found.differs is None else found.differs is predicate.differs
+        if predicate.differs and not found.differs and found.spread > NEGLIGIBLE:
+            holds = None
         answers.append(answer(holds, why, *used))
     return answers or [_too_few(predicate.metric, axes[0], levels, pool, evidence)]
 
@@ -368,12 +381,13 @@ def _bound(predicate: Bound, pool: Sequence[Observation], evidence: Evidence) ->
         figure = in_unit(one, predicate.unit)
         label = distinction(own, one)
         why = f"{label + ': ' if label else ''}{amount_text(figure, predicate.unit)}"
+        holds: bool | None
         if isinstance(predicate.value, tuple):
             low, high = (float(end) for end in predicate.value)
             holds = low <= figure.value <= high
         else:
             ordered = order(figure, Amount(float(predicate.value), exact=True))
-            holds = predicate.op != "in" and ordered in _HOLDS[predicate.op]
+            holds = predicate.op != "in" and _holds(ordered, predicate.op)
         answers.append(answer(holds, why, one))
     return answers or [Answer(None, evidence.why_absent(predicate.metric, predicate.select))]
 

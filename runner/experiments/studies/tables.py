@@ -32,7 +32,10 @@ from runner.report.table import Columns, Table, code, escaped, listed, plain_tab
 from runner.results.published.model import Conditions
 
 _FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure that differs from the source's run in anything is not reproduced"
-_FINDINGS_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degraded runs, on fewer than {FEWEST_RUNS} of a cell, or without an interval"
+_FINDINGS_LEGEND: Final = (
+    "undecided: within the noise of the runs; indicated, not indicated: seen, or not, but on degraded runs, on fewer than "
+    f"{FEWEST_RUNS} of a cell, or without an interval"
+)
 
 
 # uw-hardware heads a table with temperature and prints none; cern-wgan's `fp32_utilisation` is a plain mean over kernels, ours is weighted.
@@ -179,8 +182,8 @@ def outcome_text(reproduction: Reproduction) -> str:
     own = [one.verdict for one in reproduction.judgements]
     return (
         f"{own.count('holds')} of {len(own)} findings hold, {own.count('does not hold')} do not; on degraded or too "
-        f"few runs {own.count('indicated')} are indicated and {own.count('not indicated')} are not; "
-        f"{own.count('not testable here')} can't be tested here; figures: {verdicts(reproduction.comparisons)}"
+        f"few runs {own.count('indicated')} are indicated and {own.count('not indicated')} are not; {own.count('undecided')} are "
+        f"undecided, {own.count('not testable here')} can't be tested here; figures: {verdicts(reproduction.comparisons)}"
     )
 
 
@@ -331,7 +334,7 @@ _TERMINAL_FINDINGS: Final[Columns[Judgement]] = {
 _STYLES: Final = {
     **dict.fromkeys(("holds", "reproduced", "shape agrees", "ran"), "green"),
     **dict.fromkeys(("does not hold", "differs", "shape differs"), "red"),
-    **dict.fromkeys(("open", "indicated", "not indicated"), "yellow"),
+    **dict.fromkeys(("open", "undecided", "indicated", "not indicated"), "yellow"),
     "failed": "bold red",
 }
 _NO_WRAP: Final = frozenset({"runs", "published", "throughput ±", "measured ±", "ratio", "verdict"})

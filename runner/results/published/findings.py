@@ -218,10 +218,14 @@ class Order(_OfMetric):
 
 
 class NoDifference(_OfMetric):
-    """Does not differ significantly along any of these axes, at their `levels` or at all values; with `differs`, differs."""
+    """Does not differ significantly along any of these axes, at their `levels` or at all values; with `differs`, differs.
+
+    `select` selects the figures on either side, which are pooled over its values.
+    """
 
     type: Literal["no_difference"]
     over: tuple[Axis, ...]
+    select: Selector = Selector()
     levels: tuple[Level, ...] = ()
     differs: bool = False
 

@@ -49,9 +49,12 @@ class TestUtilisation:
         assert found.gpus[0].compute_percent == pytest.approx(25.0)
         assert (found.steps.plain_step_s, found.steps.profiled_step_s) == (1.0, 1.5)
         assert found.steps.overhead_percent == pytest.approx(50.0)
+        # Kernels that take longer than the unprofiled steps were slowed, too: both are those under the profiler.
+        found = profile(table(kernel(0.0, 2.4)), env(), start(plain=(1.0,)), stop(steps=(1.5, 1.5)))
+        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (3.0, pytest.approx(80.0))
         # Elapsed is at least the union, and unprofiled steps that were slower add nothing.
-        found = profile(table(kernel(0.0, 2.5)), env(), start(plain=(1.0,)), stop(steps=(1.5, 1.5)))
-        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.5, 100.0)
+        found = profile(table(kernel(0.0, 3.5)), env(), start(plain=(1.0,)), stop(steps=(1.5, 1.5)))
+        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (3.5, 100.0)
         found = profile(
             table(kernel(0.0, 1.0), copy(1.0, 1.5, 100)), env(), start(plain=(2.0,)), stop(steps=(1.0, 1.0))
         )

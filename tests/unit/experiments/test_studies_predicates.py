@@ -139,12 +139,14 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (LARGER | {"levels": ["z", "a"]}, [observation(300, model="a", **POWER), observation(200, model="z", **POWER)], True),
         (FALLS, on(30, 20, 10), True),
         (FALLS, on(30, 20, 25), False),
-        (FALLS, on(30, 26, 10, half=4), False),
+        (FALLS, on(30, 26, 10, half=4), None),
+        (FALLS, on(30, 26, 35, half=4), False),
+        (RISING, rates((1, 100), (2, 101), half=4), None),
         # Half-widths 3 and 4 combine to 5 for the difference from 100.
         *(
             (BATCH | {"op": op}, [seen(left, half=3, batch=256), seen(100, half=4, batch=64)], holds)
             for op, left, holds in (
-                *((">", 106, True), (">", 104, False), (">", 90, False), ("<", 94, True), ("<", 96, False)),
+                *((">", 106, True), (">", 104, None), (">", 90, False), ("<", 94, True), ("<", 96, None)),
                 *((">=", 104, True), (">=", 96, True), (">=", 90, False), ("<=", 104, True), ("<=", 110, False)),
             )
         ),
@@ -166,6 +168,7 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (ALIKE, on(30, 30.5, 10, half=1), True),
         (ALIKE, on(30, 20, 10, half=1), False),
         (ALIKE, on(30), None),
+        (ALIKE | {"select": {"batch": 2}}, [seen(v, half=1, gpu=g, batch=b) for v, g, b in ((9, "v100", 1), (90, "p100", 1), (30, "v100", 2), (30.5, "p100", 2))], True),
         (ALIKE | {"differs": True}, on(30, 20, half=1), True),
         (ALIKE | {"differs": True}, on(30, 30.5, half=1), False),
         (ALIKE | {"differs": True}, on(30, 20), None),
@@ -173,7 +176,7 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         ({"type": "no_difference", "metric": "samples_per_run", "over": ["gpus"]}, samples(1000, 1200), False),
         # A bound is decided beyond noise.
         (BELOW, [util(90)], True),
-        (BELOW, [util(99, 2)], False),
+        (BELOW, [util(99, 2)], None),
         (BELOW | {"op": "<="}, [util(101, 2)], True),
         (BELOW | {"op": ">="}, [util(97, 2)], False),
         (BELOW | {"op": ">"}, [util(103, 2)], True),
@@ -282,7 +285,7 @@ def test_enough_findings_can_be_tested_on_printed_figures():
 
 
 def is_decided(judgement):
-    assert judgement.verdict in {"holds", "does not hold", "not testable here", *INDICATED.values()}
+    assert judgement.verdict in {"holds", "does not hold", "undecided", "not testable here", *INDICATED.values()}
     assert (judgement.verdict in INDICATED.values()) == bool(judgement.doubts)
     assert judgement.why
     return True
