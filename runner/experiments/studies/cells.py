@@ -27,7 +27,7 @@ from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, 
 from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
 
-PASSES: Final[dict[Device, int]] = {"cpu": MIN_STEADY_WINDOWS, "gpu": 10 * MIN_STEADY_WINDOWS}
+PASSES: Final[dict[Device, int]] = {"cpu": MIN_STEADY_WINDOWS, "gpu": 5 * MIN_STEADY_WINDOWS}
 """Batches that an inference has at least, though one may hold all samples: enough to tell whether the rate has settled, and on a GPU, whose
 utilisation is read ten times a second, to last for more than a few readings."""
 LONGEST_S: Final = 7 * 24 * 3600
@@ -127,6 +127,12 @@ class BlockContext:
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
 
+    def why_left_out(self, setup: Setup) -> str | None:
+        """Say that this scale leaves out the batch of a setup; None if it does not."""
+        kept = self.block.shorter(self.scale).batches
+        left_out = kept and setup.printed not in kept
+        return f"SCALE={self.scale} leaves out some batches, SCALE=full runs all" if left_out else None
+
     def why_impossible(self, setup: Setup) -> str | None:
         """Say why this machine can't run a setup, in half a sentence; None if it can."""
         if self.program is not None:
@@ -212,7 +218,7 @@ def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
 
 def _plan_block(context: BlockContext) -> Iterator[Cell]:
     """Plan a block's cells; scales in addition to the source's only on a curve that this machine can't run completely."""
-    reasons = {setup: context.why_impossible(setup) for setup in context.setups()}
+    reasons = {setup: context.why_left_out(setup) or context.why_impossible(setup) for setup in context.setups()}
     curves: dict[tuple[str, Precision, int | None], list[Setup]] = {}
     for setup in reasons:
         batch = setup.printed if context.block.batches else None
@@ -430,6 +436,8 @@ def _request(
     )
     profile = tuple(kind for kind in block.profile if kind not in left_out)
     samples = context.shortened("samples")
+    passes = -(-samples // setup.batch) if samples else None
+    few = passes is not None and passes < PASSES[device]
     fields: dict[str, Any] = {
         "framework": context.framework,
         "version": image.version if image and not image.given else None,
@@ -447,9 +455,9 @@ def _request(
         "gpu_memory": block.gpu_memory if device == "gpu" and context.framework == "tensorflow" else None,
         "precision": setup.precision,
         "mode": block.mode,
-        "iterations": max(PASSES[device], -(-samples // setup.batch)) if samples else context.shortened("iterations"),
+        "iterations": PASSES[device] if few else passes or context.shortened("iterations"),
         "epochs": context.shortened("epochs"),
-        "warmup": context.shortened("warmup"),
+        "warmup": context.shortened("warmup") or (MIN_STEADY_WINDOWS if few else None),
         "fit": context.shortened("fit"),
         "concurrent": block.concurrent,
         "scaling": scaling,

@@ -16,7 +16,7 @@ from runner.core.record import RunRecord
 from runner.core.request import Device
 from runner.core.trial import ExternalTrial, Trial
 from runner.core.units import counted
-from runner.experiments.studies.model import Altered, CellRun, Scale
+from runner.experiments.studies.model import Altered, CellRun
 from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
 from runner.results.published.model import Conditions, Identifier, Published
 
@@ -48,7 +48,7 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
     )
 
 
-def from_records(run: CellRun, *, study: Study, published: Published, scale: Scale) -> CellRun:
+def from_records(run: CellRun, *, study: Study, published: Published) -> CellRun:
     """Complete a cell from its records: which of the source's GPUs it ran on, and every difference from the source's run."""
     cell, where, records = run.cell, run.cell.where, usable_records(run)
     block = study.block(cell.block)
@@ -69,7 +69,7 @@ def from_records(run: CellRun, *, study: Study, published: Published, scale: Sca
         "where": where,
         "altered": tuple(one for one in altered if one.here != one.published),
         "whole_time": block.whole_time,
-        "samples": block.shorter(scale).samples or block.samples,
+        "samples": block.samples,
     }
     return run.model_copy(update={"cell": cell.model_copy(update=update)})
 

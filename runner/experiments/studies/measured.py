@@ -115,7 +115,8 @@ def _times(cell: CellFigures) -> None:
     seconds = [one for one in times if one]
     is_inference = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
     metric = "inference_time" if is_inference else "training_time"
-    passes = _inference_passes(cell) if is_inference else 1
+    counted = runs[0].measurement.samples
+    samples = cell.run.cell.samples if is_inference and cell.run.cell.samples else counted
     if not seconds:
         cell.add_missing("no run measured its time", metric)
         return
@@ -124,21 +125,13 @@ def _times(cell: CellFigures) -> None:
     else:
         told = "as its log tells" if isinstance(runs[0].trial, ExternalTrial) else None
         method = "of the whole program, with start-up and input" if whole_program else told
-        if passes > 1:
-            seconds, method = [one / passes for one in seconds], f"mean of {passes} passes over the samples"
+        if samples != counted:
+            seconds, method = [one * samples / counted for one in seconds], f"of {samples:,} samples, from {counted:,}"
         cell.add_mean(metric, "s", seconds, runs, method=method)
-    cell.add("samples_per_run", "images", runs[0].measurement.samples / passes, runs)
+    cell.add("samples_per_run", "images", samples, runs)
     latencies = [known.with_transfer.p50 for one in runs if is_inference and (known := latency(one.measurement))]
     if latencies:
         cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
-
-
-def _inference_passes(cell: CellFigures) -> int:
-    """Return how often an inference went over the samples that the source's time is of: a batch of all of them is repeated."""
-    trial, measurement = cell.measured[0].trial, cell.measured[0].measurement
-    if not isinstance(trial, Trial) or not cell.run.cell.samples:
-        return 1
-    return max(1, measurement.samples // max(cell.run.cell.samples, trial.global_batch))
 
 
 _SUITE_PHASES: Final = ("create", "probe_", "input_alone", "latency")

@@ -69,7 +69,7 @@ def judge(
     git: str | None = None,
 ) -> Reproduction:
     """Judge the source by what every cell of a study shows; `git` is the suite's commit."""
-    runs = [from_records(run, study=study, published=published, scale=scale) for run in runs]
+    runs = [from_records(run, study=study, published=published) for run in runs]
     observations, missing = observed(runs, published=published, machine=machine)
     evidence = Evidence(
         published=published,

@@ -73,8 +73,8 @@ class Point(Frozen):
 class Shorter(Frozen):
     """How a scale shortens a block: smaller values of what is given, on the same axes; `iterations` are those of one device.
 
-    `batch_divisor` divides every batch, so that their proportions stay. `also` has further scales, for machines too small for the source's;
-    findings may be tested on them, figures are not.
+    `batches` are those that it keeps (all if empty); `batch_divisor` divides every batch, so that their proportions stay. `also` has further
+    scales, for machines too small for the source's; findings may be tested on them, figures are not.
     """
 
     iterations: Count | None = None
@@ -84,6 +84,7 @@ class Shorter(Frozen):
     fit: Count | None = None
     image_size: Count | None = None
     models: Mapping[str, str] = {}
+    batches: tuple[Count, ...] = ()
     batch_divisor: Count = 1
     profile_after: Count | None = None
     profile_iterations: Count | None = None
@@ -227,6 +228,10 @@ class Block(Frozen):
             (
                 bool(self.cases) != (self.concurrent is not None),
                 "`concurrent` says how many trainings, `cases` in which ways; give both or none",
+            ),
+            (
+                not {*self.short.batches, *self.small.batches} <= {*self.batches},
+                "a scale keeps some of the block's `batches`, and names another",
             ),
             (self.passes_only and not self.profile, "`passes_only` without `profile` leaves nothing to run"),
             (any(one.nodes > 1 for one in self.points) and not self.networks, "runs on several nodes need `networks`"),

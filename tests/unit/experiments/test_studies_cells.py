@@ -223,17 +223,28 @@ def test_ten_thousand_images_are_inferred_in_one_batch_or_one_by_one():
     """Of one batch of all there are several passes: one window does not tell whether the rate had settled, and a GPU's utilisation is read ten
     times a second. A short run has as many of a batch of all, since a fast GPU takes them in seconds."""
     for machine, scale, single, passes in (
-        (gpu_machine(1), "full", 10000, 40),
-        (gpu_machine(1), "short", 2000, 40),
+        (gpu_machine(1), "full", 10000, 20),
+        (gpu_machine(1), "short", 1000, 20),
         (cpu_machine(), "full", 10000, 4),
     ):
         found = planned_cells(STUDIES["uw-hardware"], machine, scale)
         one, all_ = (found[f"infer.vgg16.1gpus.batch{batch}"].request for batch in (1, 10000))
         assert (one.batch, one.iterations, all_.batch, all_.iterations) == (1, single, 10000, passes)
+        assert (one.warmup, all_.warmup) == (None, 4)  # 20 of all would take longer than what is measured
     short = planned_cells(STUDIES["uw-hardware"], cpu_machine(), "small")["infer.vgg16.1gpus.batch10000"]
     assert short.where.batch == 10000
     assert short.request.batch * short.request.iterations < 10000
     assert {altered.field for altered in short.altered} >= {"batch", "iterations"}
+
+
+def test_a_scale_may_leave_out_batches_and_says_so():
+    found = planned_cells(STUDIES["nyu-profiling"], gpu_machine(1), "short")
+    kept = {id_: cell for id_, cell in found.items() if id_.startswith("steps.vgg16") and cell.request}
+    assert [cell.where.batch for cell in kept.values()] == [4, 16, 64]
+    left_out = found["steps.vgg16.1gpus.batch8"]
+    assert left_out.request is None
+    assert left_out.why == "SCALE=short leaves out some batches, SCALE=full runs all"
+    assert all(cell.why != left_out.why for cell in planned_cells(STUDIES["nyu-profiling"], gpu_machine(1)).values())
 
 
 def test_the_three_cases_of_two_trainings_are_one_request():

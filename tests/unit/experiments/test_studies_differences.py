@@ -77,7 +77,7 @@ def differs(*runs, model="resnet50", altered=PLANNED, study=STUDY, **where):
     """The cell completed from its runs, and the differences by field."""
     stated = {"framework": "tensorflow", "version": "1.3.0", "model": model, "gpus": 1, "nodes": 1, **where}
     cell = Cell(id="c", block="block", where=stated, altered=altered)
-    ran = from_records(CellRun(cell=cell, runs=runs), study=study, published=SOURCE, scale="full").cell
+    ran = from_records(CellRun(cell=cell, runs=runs), study=study, published=SOURCE).cell
     return ran, {one.field: (one.published, one.here) for one in ran.altered}
 
 
