@@ -1,7 +1,7 @@
 """Mean cross-entropy of an output layer on a GPU, with its gradient: a Triton kernel reads all scores from memory once and writes their gradient.
 
 TorchInductor has a kernel for the loss, which reads all scores, and another one for their gradient, which reads them again; with 50,304
-words they take 9 ms of a step of GPT-2 with 124 million parameters at 64 x 1,024 tokens on an H200, this one 4.5.
+words they take 9 ms of a step of GPT-2 with 124 million parameters at 64 x 1,024 tokens on an H200, this one 4.2.
 
     loss = output_loss(x, layer, targets)       in place of torch.nn.functional.cross_entropy(layer(x).float(), targets)
 """
@@ -10,7 +10,7 @@ import torch
 import triton
 from triton import language as tl
 
-BLOCK, WARPS = 4096, 32  # scores read together, and warps per Triton program
+BLOCK, WARPS = 4096, 16  # scores read together, and warps per Triton program
 BASE_2 = tl.constexpr(1.4426950408889634)  # logarithm of e to base 2: GPUs have instructions for powers of two
 LOWEST = tl.constexpr(-1e38)  # finite, so that differences of two are 0 rather than NaN
 
@@ -27,7 +27,8 @@ def row_kernel(  # noqa: PLR0917 - a kernel takes no keywords
     largest = tl.full([block], LOWEST, tl.float32)
     total = tl.zeros([block], tl.float32)
     for first in range(0, columns, block):
-        score = tl.load(scores + start + first + place, mask=first + place < columns, other=LOWEST)
+        inside = first + place < columns
+        score = tl.load(scores + start + first + place, mask=inside, other=LOWEST, eviction_policy="evict_last")
         score = score.to(tl.float32) * BASE_2
         before, largest = largest, tl.maximum(largest, score)
         total = total * tl.exp2(before - largest) + tl.exp2(score - largest)
@@ -37,9 +38,11 @@ def row_kernel(  # noqa: PLR0917 - a kernel takes no keywords
     tl.store(losses + row, (log_total - own) / BASE_2)
     for first in range(0, columns, block):
         inside = first + place < columns
-        score = tl.load(scores + start + first + place, mask=inside, other=LOWEST).to(tl.float32) * BASE_2
-        slope = tl.exp2(score - log_total) - tl.where(first + place == target, 1.0, 0.0)
-        tl.store(gradient + start + first + place, (slope * share).to(gradient.dtype.element_ty), mask=inside)
+        score = tl.load(scores + start + first + place, mask=inside, other=LOWEST, eviction_policy="evict_first")
+        score = score.to(tl.float32) * BASE_2
+        slope = (tl.exp2(score - log_total) - tl.where(first + place == target, 1.0, 0.0)) * share
+        output = gradient + start + first + place
+        tl.store(output, slope.to(gradient.dtype.element_ty), mask=inside, eviction_policy="evict_first")
 
 
 @torch.library.custom_op("dlscale::row_losses", mutates_args=())
