@@ -19,8 +19,8 @@ from runner.core.units import ABSENT, INTERVAL, counted, figure
 from runner.report.table import Table, section
 
 LEGEND: Final = (
-    f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's, of B/A, from {FEWEST_RUNS} runs each; p: two-sided "
-    "Mann-Whitney U test, corrected by Holm for all pairs; slower, faster: the interval excludes 1 and p < 0.05"
+    f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's, of B/A, from {FEWEST_RUNS} runs each; p: of "
+    "equal rates, by the same test, corrected by Holm for all pairs; slower, faster: p < 0.05"
 )
 _STYLES: Final[dict[Verdict, str]] = {
     "slower": "bold red",
@@ -36,7 +36,7 @@ def _p(pair: Pair) -> str:
     if pair.test is None:
         return ABSENT
     p = pair.test.p_holm
-    return f"{f'< {_TOO_SMALL}' if p < _TOO_SMALL else f'{p:.2g}'}, {pair.test.a} and {pair.test.b} {pair.test.over}"
+    return f"< {_TOO_SMALL}" if p < _TOO_SMALL else f"{p:.2g}"
 
 
 _COLUMNS: Final[dict[str, Callable[[Pair], str]]] = {
@@ -85,14 +85,10 @@ def _doubts(pair: Pair) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _uncertainty_notes(pairs: Sequence[Pair]) -> Iterator[str]:
     """The number of pairs whose difference may be chance, and what to do about it."""
-    if few := [pair for pair in pairs if pair.ci95 is None]:
+    if few := [pair for pair in pairs if pair.test is None]:
         yield (
             f"a side of fewer than {FEWEST_RUNS} runs in {len(few)} of {len(pairs)}: how much runs differ is unknown; measure with "
-            "REPEAT=4 or more"
-        )
-    if little := [pair for pair in pairs if pair.test is None]:
-        yield (
-            f"too little in {len(little)} of {len(pairs)}: so few rates can't show a difference; measure with more REPEAT or ITERATIONS"
+            f"REPEAT={FEWEST_RUNS} or more"
         )
 
 

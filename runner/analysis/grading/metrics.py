@@ -204,11 +204,25 @@ def rate_interval(runs: Sequence[GlobalWindows]) -> Interval | None:
 
 def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval | None:
     """Welch's interval of rate(scaled) ÷ rate(base), on logarithms; None if either has fewer than `FEWEST_RUNS` runs."""
+    noise = _log_noise(scaled, base)
+    return noise and _around(pooled_rate(scaled) / pooled_rate(base), noise[0], freedom=noise[1])
+
+
+def equality_p(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> float | None:
+    """Welch's two-sided p of equal rates, on logarithms, whose interval is `ratio_interval`; None if either has fewer than `FEWEST_RUNS` runs."""
+    noise = _log_noise(scaled, base)
+    if noise is None:
+        return None
+    apart = abs(math.log(pooled_rate(scaled) / pooled_rate(base)))
+    return student_p(apart / math.sqrt(noise[0]), noise[1]) if noise[0] else float(apart == 0)
+
+
+def _log_noise(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> tuple[float, float] | None:
+    """Variance of the logarithm of rate(scaled) ÷ rate(base), and its degrees of freedom."""
     own, other = _log_variance(scaled), _log_variance(base)
     if own is None or other is None:
         return None
-    freedom = welch_freedom((own, len(scaled) - 1), (other, len(base) - 1))
-    return _around(pooled_rate(scaled) / pooled_rate(base), own + other, freedom=freedom)
+    return own + other, welch_freedom((own, len(scaled) - 1), (other, len(base) - 1))
 
 
 def _log_variance(runs: Sequence[GlobalWindows]) -> float | None:
@@ -240,17 +254,31 @@ def welch_freedom(*parts: tuple[float, float]) -> float:
 
 @cache
 def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """The two-sided quantile of Student's t for `confidence`, by integration; `freedom` need not be whole.
+    """The two-sided quantile of Student's t for `confidence`, by integration; `freedom` need not be whole."""
+    if freedom > ALMOST_NORMAL:
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+    angles, shares = _student_angles(freedom)
+    angle = float(np.interp(confidence, shares, angles))
+    return round(math.sqrt(freedom) * math.tan(angle), 5)  # the last digits depend on the processor
+
+
+def student_p(t: float, freedom: float) -> float:
+    """The two-sided tail of Student's t beyond `t`, by integration: the chance of |t| or more."""
+    if freedom > ALMOST_NORMAL:
+        return math.erfc(abs(t) / math.sqrt(2))
+    angles, shares = _student_angles(freedom)
+    return max(0.0, 1 - float(np.interp(math.atan(abs(t) / math.sqrt(freedom)), angles, shares)))
+
+
+def _student_angles(freedom: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Angles from 0 to a right one, and the share of Student's t within ± each of them.
 
     With t = sqrt(freedom) × tan(angle), the density of the angle is proportional to cos(angle)^(freedom - 1).
     """
-    if freedom > ALMOST_NORMAL:
-        return NormalDist().inv_cdf((1 + confidence) / 2)
     angles = np.linspace(0, math.pi / 2, 4001)
     density = np.cos(angles) ** (freedom - 1)
-    share = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    angle = float(np.interp(confidence, share / share[-1], angles))
-    return round(math.sqrt(freedom) * math.tan(angle), 5)  # the last digits depend on the processor
+    shares = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return angles, shares / shares[-1]
 
 
 def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> StepTime | None:

@@ -195,7 +195,7 @@ def _size(trial: Trial) -> str:
 
 
 LEGEND: Final = (
-    "ratio: latest/before, with its 95 % interval over runs; p: two-sided Mann-Whitney U test, corrected by Holm"
+    "ratio: latest/before, with its 95 % interval over runs; p: of equal rates, by Welch's test, corrected by Holm"
 )
 
 
