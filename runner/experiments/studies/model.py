@@ -221,7 +221,9 @@ class Missing(Frozen):
 class Comparison(Frozen):
     """One published figure (None: several values) with its measured counterpart; `ratio` is measured ÷ published.
 
-    `fields` names all differences between the two runs, the device in words; `doubts` say why the measured figure is inconclusive.
+    `among` are the smallest and the largest value if several cells match the figure equally well; `measured` is then of the largest batch, and
+    there is no ratio. Nor is there one of a printed time to that of a shortened run. `fields` names all differences between the two runs, the
+    device in words; `doubts` say why the measured figure is inconclusive.
     """
 
     figure: Identifier
@@ -233,6 +235,7 @@ class Comparison(Frozen):
     bound: Literal[">", "<"] | None = None
     approx: bool = False
     measured: Observation | None = None
+    among: Interval | None = None
     ratio: float | None = None
     ratio_ci95: Interval | None = None
     tolerance: float | None = None

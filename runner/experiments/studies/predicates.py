@@ -301,7 +301,9 @@ def _monotonic(predicate: Monotonic, points: Sequence[Observation], sentence: st
         if order(amount(b), amount(a)) == back
     ]
     ends = order(amount(points[-1]), amount(points[0]))
-    noted = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
+    shown = sum(order(amount(b), amount(a)) == forward for a, b in pairwise(points))
+    noted = f", {shown} of {len(points) - 1} steps beyond noise" if shown < len(points) - 1 else ""
+    noted = f", wrong way {' and '.join(wrong)}" if wrong else noted
     holds = None if ends == "within noise" and not wrong else not wrong and ends == forward
     return answer(holds, f"{sentence}{noted}", *points)
 

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from runner.analysis.summarize import machine as machine_of
 from runner.core.errors import RequestError, one_line
 from runner.core.frozen import first_error, load_fields
+from runner.core.measurement import Interval
 from runner.experiments.studies import tables
 from runner.experiments.studies.differences import from_records, hardware, software, usable_records
 from runner.experiments.studies.evidence import (
@@ -139,6 +140,9 @@ SHAPES: Final = frozenset(
 
 _RATIO_OF: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
 
+_LENGTHS: Final = frozenset({"training_time", "total_time"})
+"""Times of a whole run, which say nothing next to that of a run of other length."""
+
 _MAY_DIFFER: Final = frozenset(
     {"gpu", "version", "container", "system", "dataset", "data", "note", "strategy", "submitter"}
 )
@@ -212,12 +216,18 @@ def _comparison(figure: Figure, measured: Sequence[Observation], evidence: Evide
     if tolerance is None and figure.bound is None:
         fields = (*fields, "tolerance (the study states none)")
     verdict = _verdict(figure, own, quotient, fields=fields, tolerance=tolerance)
+    among = None
     if ambiguous:
         verdict = "not comparable"
+        values = [in_unit(each, one.unit).value for each in measured]
+        among = Interval(low=min(values), high=max(values))
+    if ambiguous or (figure.metric in _LENGTHS and "iterations" in one.altered):
+        quotient = None
     doubted = doubts(one) if verdict in INDICATED else ()
     return Comparison(
         **base,
         measured=one,
+        among=among,
         ratio=quotient.value if quotient else None,
         ratio_ci95=quotient.ci95 if quotient else None,
         tolerance=tolerance,

@@ -31,7 +31,7 @@ from runner.experiments.studies.study import Study
 from runner.report.table import Columns, Table, code, escaped, listed, plain_table
 from runner.results.published.model import Conditions
 
-_FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure that differs from the source's run in anything is not reproduced"
+_FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; `x to y`: of the cells that match the figure equally; a figure that differs from the source's run in anything is not reproduced"
 _FINDINGS_LEGEND: Final = (
     "undecided: within the noise of the runs; indicated, not indicated: seen, or not, but on degraded runs, on fewer than "
     f"{FEWEST_RUNS} of a cell, or without an interval"
@@ -264,6 +264,15 @@ def amount(observed: Observation | None) -> str:
     return f"{figure(observed.value, half_width(observed.ci95))} {observed.unit}" if observed else ABSENT
 
 
+def _measured(comparison: Comparison) -> str:
+    """Write the measured figure with its interval, `234.6 ± 5.0`, or the range of several: `22.2 to 36.1`."""
+    if comparison.measured is None:
+        return ABSENT
+    if among := comparison.among:
+        return f"{figure(among.low)} to {figure(among.high)}"
+    return figure(comparison.measured.value, half_width(comparison.measured.ci95))
+
+
 def _runs_of(judged: Judgement) -> str:
     return str(len(judged.runs)) if judged.runs else ABSENT
 
@@ -272,7 +281,7 @@ _FIGURES: Final[Columns[Comparison]] = {
     "figure": lambda one: one.figure,
     "printed in": lambda one: one.where,
     "published": published,
-    "measured ±": lambda one: amount(one.measured),
+    "measured ±": lambda one: f"{_measured(one)} {one.measured.unit}" if one.measured else ABSENT,
     "runs": _runs_behind,
     "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": _verdict,
@@ -291,7 +300,7 @@ _PAGE_FIGURES: Final[Columns[Comparison]] = {
     "published": lambda one: (
         "several" if one.published is None else f"{one.bound or ('≈' if one.approx else '')}{one.published}"
     ),
-    "measured ±": lambda one: figure(one.measured.value, half_width(one.measured.ci95)) if one.measured else ABSENT,
+    "measured ±": _measured,
     "runs": _runs_behind,
     "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": lambda one: one.verdict,
@@ -323,7 +332,9 @@ _PAGE_CELLS: Final[Columns[CellOutcome]] = {
 _TERMINAL_FIGURES: Final[Columns[Comparison]] = {
     "figure": lambda one: one.figure,
     "published": published,
-    "measured ±": lambda one: amount(one.measured).removesuffix(f" {one.unit}"),  # the unit once, if both have the same
+    "measured ±": lambda one: f"{_measured(one)} {one.measured.unit if one.measured else ''}".removesuffix(
+        f" {one.unit}"
+    ),
     "ratio": lambda one: figure(one.ratio),
     "verdict": lambda one: one.verdict,
 }

@@ -18,6 +18,7 @@ from goldens import expected
 from made_up_source import rate, source, table
 from studied import observation
 
+from runner.core.measurement import Interval
 from runner.core.record import Validity
 from runner.core.request import Request
 from runner.experiments.studies.evidence import Evidence
@@ -110,8 +111,20 @@ def test_a_figure_is_reproduced_only_without_differences_otherwise_its_shape_is_
     found = against(source(tables), *observations)
     one = found[figure, observations[0].metric]
     assert (one.verdict, one.fields, one.doubts) == (verdict, fields, ())
-    if one.measured:
+    if fields == (NO_BATCH,):
+        assert (one.among, one.ratio) == (Interval(low=90, high=100), None)
+    elif one.measured:
+        assert one.among is None
         assert one.ratio == pytest.approx(one.measured.value / float(one.published) / (86400 if figure == "d" else 1))
+
+
+def test_a_time_of_a_shorter_run_has_no_ratio():
+    """The source's time of an epoch was divided by that of 500 iterations: 154 times as fast, of 8.6 by throughput."""
+    hour = table({"id": "t", "value": 3600, "gpus": 1}, metric="training_time", unit="s")
+    of = {"metric": "training_time", "unit": "s"}
+    for altered, ratio in (("iterations", None), ("optimizer", 0.01)):
+        one = against(source(hour), here(36, altered=(altered,), **of))["t", "training_time"]
+        assert (one.measured.value, one.ratio, one.verdict) == (36, ratio, "not comparable")
 
 
 def test_the_ratio_has_the_figures_interval_and_no_speedup_is_derived_for_one_device():
