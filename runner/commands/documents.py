@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from runner.analysis.comparisons.devices import gpus_of
 from runner.analysis.comparisons.identity import Cell, cells
 from runner.analysis.comparisons.transports import across
 from runner.core.errors import DlscaleError
@@ -23,6 +24,7 @@ from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
 from runner.plan.strategy import offered
 from runner.report import matrix, transports
+from runner.report.comparisons import UUID_CHARACTERS
 from runner.report.page import overview
 from runner.report.page import runs as lines
 from runner.report.publish import Measured
@@ -46,9 +48,11 @@ def export(command: Command, *, check: bool) -> None:
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).all_images, records), check=check)
     _update("results-h200.md", "wires", _wires(), check=check)
-    gpus = _cells_of_gpus()
-    _update("results-h200.md", "repeated", _repeated(gpus), check=check)
-    _update("results-h200.md", "fastest", _fastest(gpus), check=check)
+    on_gpus = [
+        record for folder in folders_under(H200) for _, record in records_under(folder) if record.trial.device == "gpu"
+    ]
+    _update("results-h200.md", "repeated", _repeated(on_gpus), check=check)
+    _update("results-h200.md", "fastest", _fastest(cells(on_gpus)), check=check)
     studies = [load_study(name)[0] for name in study_names()]
     _update("studies.md", "coverage", _table(coverage.COLUMNS, coverage.rows(studies)), check=check)
     variables = make_variables((SUITE_ROOT / "Makefile").read_text("utf-8"))
@@ -98,28 +102,34 @@ def _wires() -> str:
     return "\n".join([f"{escaped(comparison.setting)}.", "", *transports.table(comparison).markdown()])
 
 
-def _cells_of_gpus() -> list[Cell]:
-    return [
-        cell
-        for cell in cells([record for folder in folders_under(H200) for _, record in records_under(folder)])
-        if cell.record.trial.device == "gpu"
-    ]
+def _repeated(records: Sequence[RunRecord]) -> str:
+    """Every cell with enough runs for an interval on the same GPUs, all valid, by network and number of GPUs, then the fastest first.
 
-
-def _repeated(every: Sequence[Cell]) -> str:
-    """Every valid cell of GPUs with enough runs for an interval, by network and number of GPUs, then the fastest first."""
+    Runs on different GPUs are not pooled: an interval over them, as if they were independent, excluded the rates of the GPUs themselves.
+    """
+    same_gpus: dict[frozenset[str], list[RunRecord]] = defaultdict(list)
+    for record in records:
+        same_gpus[frozenset(gpus_of(record))].append(record)
+    every = [cell for own in same_gpus.values() for cell in cells(own)]
     found = [cell for cell in every if len(cell.runs) >= FEWEST_RUNS and cell.row.status == "valid"]
     columns: dict[str, Callable[[Cell], str]] = {
         "network": lambda cell: overview.network(cell.record),
         "devices": lambda cell: lines.devices(cell.record),
         "software": lambda cell: lines.framework(cell.record),
         "setting": lambda cell: cell.setting,
+        "on": lambda cell: _named(gpus_of(cell.record)),
         "runs": lambda cell: matrix.runs(cell.row),
         "throughput ±": lambda cell: f"{matrix.rate(cell.row)} {cell.row.unit}",
         "MFU (%)": lambda cell: figure(cell.row.mfu_percent),
     }
-    ordered = sorted(found, key=lambda cell: (overview.network(cell.record), cell.row.scale, -cell.rate))
+    ordered = sorted(found, key=lambda cell: (overview.network(cell.record), cell.row.scale, cell.setting, -cell.rate))
     return _table(tuple(columns), ([escaped(text(cell)) for text in columns.values()] for cell in ordered))
+
+
+def _named(uuids: Sequence[str]) -> str:
+    """The first of some GPUs, and the number of the others."""
+    more = f" and {len(uuids) - 1} more" if len(uuids) > 1 else ""
+    return f"{uuids[0][:UUID_CHARACTERS]}{more}"
 
 
 def _fastest(every: Sequence[Cell]) -> str:

@@ -212,8 +212,8 @@ def inputs(found: InputReport) -> Report:
         },
         legend=(
             f"{PLUS_MINUS}; input of a step: what the loop waited for its batch and compute did not hide; input alone: what the input delivers "
-            "after the training, with nobody training, the median of the repeats; limit: the input where, alone, it delivers less than the "
-            "training takes of synthetic samples"
+            "after the training, with nobody training, the median of the repeats; limit: the input where steps wait for it, or where, alone, it "
+            "delivers less than the training takes of synthetic samples"
         ),
         lead=f"{best.label}: {_ratio(best)} of synthetic images" if best else UNUSABLE,
         figures=throughput_by("input", found, ideal=input_alone),
@@ -298,7 +298,7 @@ def networks(found: Networks) -> Report:
     )
 
 
-_UUID_CHARACTERS: Final = 12  # characters of a UUID that are printed
+UUID_CHARACTERS: Final = 12  # characters of a UUID that are printed
 
 
 def devices(found: Devices) -> Report:
@@ -321,7 +321,7 @@ def devices(found: Devices) -> Report:
         "degraded": lambda row: str(row.degraded) if row.degraded else ABSENT,
     }
     gpus: dict[str, Callable[[Standing], str]] = {
-        "GPU": lambda row: row.uuid[:_UUID_CHARACTERS],
+        "GPU": lambda row: row.uuid[:UUID_CHARACTERS],
         "trainings": lambda row: str(row.trainings),
         "least": lambda row: f"{row.low:.3f}",
         "median": lambda row: f"{row.median:.3f}",

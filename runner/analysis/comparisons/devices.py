@@ -98,8 +98,13 @@ def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
 
 def gpu_of(record: RunRecord) -> str | None:
     """UUID of a one-device run's GPU; None on a CPU, or if the record does not show which of several GPUs it was."""
-    gpus = record.telemetry.gpus if record.telemetry else record.provenance.gpus
-    return gpus[0].uuid if record.trial.device == "gpu" and len(gpus) == 1 else None
+    gpus = gpus_of(record)
+    return gpus[0] if record.trial.device == "gpu" and len(gpus) == 1 else None
+
+
+def gpus_of(record: RunRecord) -> tuple[str, ...]:
+    """UUIDs of the GPUs that a run used, or of all that it saw if the record does not show which it used."""
+    return tuple(gpu.uuid for gpu in (record.telemetry.gpus if record.telemetry else record.provenance.gpus))
 
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:

@@ -20,9 +20,11 @@ from typing import Final, Literal
 
 from runner.analysis.comparisons import grouping
 from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison, trial_of
+from runner.analysis.grading.measure import NO_WAIT
 from runner.analysis.summarize import machine, model_in_words, summarize, version_of
 from runner.core.dataset import PACKED
 from runner.core.frozen import Frozen
+from runner.core.measurement import StepParts
 from runner.core.record import RunRecord
 from runner.core.trial import Case, Horovod, Trial
 
@@ -106,13 +108,18 @@ def _input_report(sources: Mapping[_Input, Sequence[Run]], *, name: str) -> Inpu
     rows = []
     for source, own in sources.items():
         alone = _median(record.measurement.input_alone_per_s for record in grouping.usable(own))
+        row = grouping.compared(_label(source, own[0], several=several), own, base)
         limit: Literal["input", "training"] | None = None
         if alone is not None and (rate := synthetic.rows[0].throughput) is not None:
-            limit = "input" if alone < rate else "training"
-        row = grouping.compared(_label(source, own[0], several=several), own, base)
+            limit = "input" if alone < rate or _waits(row.row.parts) else "training"
         rows.append(Source(**vars(row), alone_per_s=alone, limit=limit))
     notes = tuple(_input_notes(rows, [run for own in sources.values() for run in own]))
     return InputReport(**grouping.heading(name, synthetic), rows=tuple(rows), notes=notes)
+
+
+def _waits(parts: StepParts | None) -> bool:
+    """Whether a step waits for input, e.g. for a decoder that is fast alone and shares the GPU with the training."""
+    return parts is not None and parts.input_s is not None and parts.input_s > NO_WAIT * parts.step_s
 
 
 def _label(source: _Input, run: Run, *, several: bool) -> str:

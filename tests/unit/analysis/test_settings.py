@@ -162,6 +162,9 @@ def test_a_training_is_compared_with_itself_on_synthetic_images():
 
 def test_the_table_has_every_figure_and_a_dash_for_unknown_ones():
     waited = but(CPU2, measurement={"step_parts": StepParts(step_s=0.256, input_s=0.192)})
+    shared = but(GPU8, measurement={"step_parts": StepParts(step_s=0.0674, input_s=0.012)})
+    (found,) = inputs((SYNTHETIC, shared))
+    assert found.rows[1].limit == "input"  # the decoder is fast alone, and shares the GPU with the training
     (found,) = inputs((SYNTHETIC, waited, GPU8))
     table = comparisons.inputs(found).tables[0]
     assert table.columns == (
