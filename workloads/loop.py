@@ -191,7 +191,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     """Run `warmup` (at least 1) and then `iterations` iterations; emit their events, from first_step to the last eval.
 
     `samples`: samples per iteration of this rank. `window`: iterations between two edges. `probe`: message sizes in bytes for which the wires
-    are timed before the first step; if any is given, the devices are timed after the last warm-up step. `epochs`: the `Epochs` that divide
+    are timed before the first step; if any is given, the devices are timed after the last step. `epochs`: the `Epochs` that divide
     the iterations and validate after each epoch, or None. With `iterations` 0, the rate of the warm-up decides how many iterations take
     `seconds`, in windows of about a `TARGET_WINDOWS`th of that unless `window` is given; all ranks use the same numbers and emit pace. Returns
     the number of iterations.
@@ -219,8 +219,6 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         iterations, window = pace(step_seconds, seconds=seconds, window=window)
         events.emit("pace", iterations=iterations, window=window)
     events.loss(0, training.read(losses))
-    if probe:
-        compute(training, events)
     events.evaluation(warmup, training.evaluate())
 
     training.barrier()  # no warm-up traffic is on the wires any more
@@ -245,6 +243,8 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     events.net("stop")
     events.usage("stop")
     events.evaluation(warmup + iterations, training.evaluate())
+    if probe:
+        compute(training, events)
     return iterations
 
 

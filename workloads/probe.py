@@ -1,7 +1,8 @@
 """Measures wires and devices of a job in isolation, so that the cause of a poor speedup can be found. Standard library at import.
 
 `wires` times exchanges of fp32 buffers among the job's ranks, by the framework's own library and over the job's own
-connections, before the first step. `compute` times forward and backward passes without any exchange, after the warm-up. All ranks run
+connections, before the first step. `compute` times forward and backward passes without any exchange, after the last step, when a GPU's
+clock is that of the steps: a GPU that draws all the power it may is slowed down only after seconds of work. All ranks run
 the same sequence, whatever they measure. Neither changes a weight, a random number of the training or the optimizer's state.
 
 `peak` times matrix products on CPUs, whose peak is in no table, before the first step: utilisation is relative to the fastest.

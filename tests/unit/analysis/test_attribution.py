@@ -207,6 +207,18 @@ def test_probes_are_excluded_from_the_time_to_the_first_step_and_from_warm_up():
     assert found["warmup"] == pytest.approx(3.0)  # 12 - 8 - 1
 
 
+def test_passes_after_the_last_step_are_excluded_from_the_measured_phase():
+    """Before the first window a GPU under its power cap ran them at a higher clock than the steps, and they looked like communication."""
+    events = [
+        program_event(FirstStep, t=8.0),
+        program_event(WarmupEnd, iterations=4, t=12.0),
+        program_event(Phase, name="probe_compute", seconds=1.5, t=21.0),
+        program_event(RunStop, iterations=10, samples=640, t=22.0),
+    ]
+    found = phases(events)
+    assert (found["warmup"], found["measure"]) == (pytest.approx(4.0), pytest.approx(8.5))  # 12 - 8, and 22 - 12 - 1.5
+
+
 def test_input_alone_is_summed_over_ranks_and_excluded_from_the_measured_phase():
     events = [
         program_event(WarmupEnd, iterations=4, t=10.0),
