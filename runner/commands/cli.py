@@ -73,14 +73,8 @@ def root(
 
 app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
-app.command()(bench)
-app.command()(plan)
-app.command()(collect)
-app.command()(diagnose)
-app.command()(baseline)
-app.command()(ls)
-app.command()(show)
-app.command()(rerun)
+for command in (bench, plan, collect, diagnose, baseline, ls, show, rerun):
+    app.command()(command)
 app.command(name="list")(list_names)
 app.command()(models)
 

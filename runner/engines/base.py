@@ -110,8 +110,8 @@ class Container(Protocol):
         """Remove all remains of the container. Safe after any failure."""
 
 
-class Describer(Protocol):
-    """Describes an engine's containers and starts none: enough for launchers and dry runs."""
+class Surroundings(Protocol):
+    """What a job finds in its container, or in its place."""
 
     @property
     def name(self) -> str:
@@ -128,6 +128,10 @@ class Describer(Protocol):
 
     def user(self) -> str:
         """Numeric `uid:gid` that a job runs as; never root inside a container."""
+
+
+class Describer(Surroundings, Protocol):
+    """Describes an engine's containers and starts none: enough for launchers and dry runs."""
 
     def command_line(self, spec: ContainerSpec) -> str:
         """The shell command that would start the same container."""

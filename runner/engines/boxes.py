@@ -11,7 +11,6 @@ Every box except `Bare` gives a job the paths of `base.py`. taskset binds cores,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Protocol
@@ -19,7 +18,7 @@ from typing import ClassVar, Final, Literal, Protocol
 from runner.core.container_spec import VARIABLES, ContainerSpec, Mount
 from runner.core.request import EngineName
 from runner.engines import docker_options
-from runner.engines.base import Inside, Site
+from runner.engines.base import Inside, Site, Surroundings
 
 # The runner's variables for the program that creates a box, but not for its job: where that program keeps its files.
 LAUNCHERS: Final = (
@@ -58,7 +57,7 @@ _BEGIN_S: Final = 5
 INHERITED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
 
-class Box(Protocol):
+class Box(Surroundings, Protocol):
     """The surroundings of a job: a container, or nothing."""
 
     @property
@@ -80,18 +79,6 @@ class Box(Protocol):
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that removes its remains after a failure or an early end; empty if nothing can remain."""
-
-    def site(self, data: Path | None) -> Site:
-        """Where launchers find programs and data."""
-
-    def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """The mounts that the site's paths need."""
-
-    def place(self, directory: Path) -> str:
-        """The path inside of a directory that a tool writes to."""
-
-    def user(self) -> str:
-        """Numeric `uid:gid` that a job runs as."""
 
 
 class _Processes:
@@ -168,7 +155,7 @@ class Apptainer(_Processes, Inside):
             *("apptainer", "--silent", "exec", "--cleanenv", "--containall", "--no-home"),
             *(("--nv",) if spec.gpus else ()),
             *(("--pwd", spec.workdir) if spec.workdir else ()),
-            *_repeated(
+            *docker_options.repeated(
                 "--bind",
                 (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in spec.mounts),
             ),
@@ -248,7 +235,3 @@ def _env(spec: ContainerSpec) -> tuple[str, ...]:
     gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus else {}
     labels = {VARIABLES[label]: value for label, value in spec.labels.items() if label in VARIABLES}
     return ("env", *(f"{key}={value}" for key, value in sorted({**spec.env, **gpus, **labels}.items())))
-
-
-def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for value in values for word in (flag, value))

@@ -59,8 +59,8 @@ def docker_run(spec: ContainerSpec, gpu_request: GpuRequest | None) -> tuple[str
     return (
         *("docker", "run", "--interactive", "--name", spec.name, "--user", spec.user),
         *(word for words, _ in _rows(spec, gpu_request) for word in words),
-        *_repeated("--label", (f"{key}={value}" for key, value in sorted(spec.labels.items()))),
-        *_repeated("--env", (f"{key}={value}" for key, value in sorted(spec.env.items()))),
+        *repeated("--label", (f"{key}={value}" for key, value in sorted(spec.labels.items()))),
+        *repeated("--env", (f"{key}={value}" for key, value in sorted(spec.env.items()))),
         *("--entrypoint", spec.argv[0], spec.image, *spec.argv[1:]),
     )
 
@@ -90,16 +90,16 @@ def _rows(spec: ContainerSpec, gpu_request: GpuRequest | None) -> Iterator[Row]:
     yield ("--network", spec.network), {"network_mode": spec.network}
     yield ("--rm",), {"auto_remove": True}  # so it is removed even if the runner was killed
     yield confined, CONFINED
-    yield _repeated("--tmpfs", (f"{target}:{options}" for target, options in tmpfs.items())), {"tmpfs": tmpfs}
+    yield repeated("--tmpfs", (f"{target}:{options}" for target, options in tmpfs.items())), {"tmpfs": tmpfs}
     yield ("--shm-size", f"{spec.shm_mib}m"), {"shm_size": f"{spec.shm_mib}m"}
     yield ("--pids-limit", str(PIDS_LIMIT)), {"pids_limit": PIDS_LIMIT}
     yield ("--ulimit", "core=0:0"), {"ulimits": [{"name": "core", "soft": 0, "hard": 0}]}
     # The attached connection carries the output; a second copy on disk serves nobody.
     yield ("--log-driver", "none"), {"log_config": {"type": "none"}}
-    yield _repeated("--network-alias", spec.aliases), {}
+    yield repeated("--network-alias", spec.aliases), {}
     yield ("--hostname", spec.hostname) if spec.hostname else (), {}
     if spec.own_network:
-        yield _repeated("--dns-opt", DNS_OPTIONS), {"dns_opt": list(DNS_OPTIONS)}
+        yield repeated("--dns-opt", DNS_OPTIONS), {"dns_opt": list(DNS_OPTIONS)}
     yield ("--workdir", spec.workdir) if spec.workdir else (), {}
     if spec.verbs:
         yield ("--device", RDMA_DEVICES), {"devices": [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]}
@@ -133,7 +133,7 @@ def _gpus(spec: ContainerSpec, gpu_request: GpuRequest | None) -> Row:
     indices = [str(gpu) for gpu in spec.gpus]
     if gpu_request == "cdi":
         names = [f"nvidia.com/gpu={index}" for index in indices]
-        return _repeated("--device", names), {"device_requests": [{"driver": "cdi", "device_ids": names}]}
+        return repeated("--device", names), {"device_requests": [{"driver": "cdi", "device_ids": names}]}
     request = {"driver": "nvidia", "device_ids": indices, "capabilities": [["gpu"]]}
     return ("--gpus", f'"device={",".join(indices)}"'), {"device_requests": [request]}
 
@@ -146,5 +146,6 @@ def _mount(mount: Mount) -> Row:
     return ("--mount", words), {"mounts": [option]}
 
 
-def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
+def repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
+    """The flag before each of the values."""
     return tuple(word for value in values for word in (flag, value))

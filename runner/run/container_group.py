@@ -45,20 +45,13 @@ class Stop(Exception):  # noqa: N818 - it ends a run in an orderly way and is no
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Lost:
-    """An engine no longer answers; `why` is the last error of the engine or of the connection to it."""
-
-    why: str
-
-
 @dataclass
 class ContainerGroup:
     """The containers of a run by name, with their nodes, unprocessed output and exit codes, and the nodes that were lost."""
 
     nodes: Mapping[str, str]
     containers: dict[str, Container] = field(default_factory=dict)
-    output: queue.Queue[tuple[str, Line | int | Lost]] = field(
+    output: queue.Queue[tuple[str, Line | int | EngineError]] = field(
         default_factory=lambda: queue.Queue(maxsize=QUEUE_LENGTH)
     )
     tails: dict[str, deque[str]] = field(default_factory=dict)
@@ -92,7 +85,7 @@ class ContainerGroup:
                     started.result()
 
     def follow(self, container: Container) -> None:
-        """Read a container's lines in a new thread; its exit code, or `Lost`, comes last."""
+        """Read a container's lines in a new thread; its exit code, or the error of an engine that no longer answers, comes last."""
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
         self.last_events[container.name] = {}
         self.containers[container.name] = container
@@ -106,9 +99,9 @@ class ContainerGroup:
                 self._put(container.name, line)
             self._put(container.name, container.wait())
         except EngineError as error:
-            self._put(container.name, Lost(str(error)))
+            self._put(container.name, error)
 
-    def _put(self, name: str, item: Line | int | Lost) -> None:
+    def _put(self, name: str, item: Line | int | EngineError) -> None:
         """Queue output as soon as there is room; it is discarded once the run is over."""
         while not self.finished.is_set():
             with suppress(queue.Full):
@@ -135,7 +128,7 @@ class ContainerGroup:
                 except EngineError as error:
                     missed += 1
                     if missed * BEAT_S >= SILENCE_S or isinstance(error, NodeGoneError):
-                        self._put(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
+                        self._put(next(name for name in self.nodes if self.nodes[name] == node), error)
                         return
 
         threading.Thread(target=beat, daemon=True).start()

@@ -27,7 +27,7 @@ from runner.core.request import Request
 from runner.core.trial import AnyTrial, Trial
 from runner.engines.base import TRUNCATED, Engine, EngineError, Line
 from runner.results.store import RunWriter
-from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
+from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Stop
 from runner.run.dialects.base import DialectError, Reader
 
 # How long a run may stay silent. TorchInductor takes three minutes on 16 cores to compile a network of 50 layers and time its kernels.
@@ -259,11 +259,11 @@ def _follow(
         if isinstance(item, Line):
             output.line(name, item, received=last_output)
             continue
-        if isinstance(item, Lost):
+        if isinstance(item, EngineError):
             group.lost.add(group.nodes[name])
             raise Stop(
                 "failed",
-                f"{group.nodes[name]} was lost: its engine no longer answers ({item.why}); check that the machine, its "
+                f"{group.nodes[name]} was lost: its engine no longer answers ({item}); check that the machine, its "
                 "network and its engine are up, then run `dlscale clean` to remove what the node kept",
             )
         group.exit_codes[name] = item

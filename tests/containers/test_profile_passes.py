@@ -79,10 +79,3 @@ def test_a_plan_shows_the_passes_with_their_flags(dlscale):
     title, *_ = [line for line in done.stdout.splitlines() if "profile of regions" in line]
     assert re.match(r"# mxnet 1.9.1 lenet on 1 worker × \d+ cores?, profile of regions", title)
     assert "--profile=region --profile-after=300 --profile-iterations=5" in done.stdout
-
-
-def test_an_unsupported_kind_of_pass_is_refused_before_anything_starts(dlscale, tmp_path):
-    done = dlscale("bench", "--framework=caffe", "--device=cpu", "--profile=metrics", out=tmp_path)
-    assert done.code == 2
-    assert "PROFILE=metrics is not offered by FRAMEWORK=caffe" in done.stderr
-    assert not list(tmp_path.iterdir())

@@ -339,9 +339,9 @@ def amount(one: Observation) -> Amount:
     return Amount(one.value, one.ci95, one.freedom, exact=exact)
 
 
-def figure_text(one: Observation, unit: str | None = None) -> str:
+def figure_text(one: Observation) -> str:
     """Write a figure in a sentence: `412 ± 6 images/s`."""
-    return amount_text(amount(one), unit or one.unit)
+    return amount_text(amount(one), one.unit)
 
 
 def amount_text(figure: Amount, unit: str) -> str:

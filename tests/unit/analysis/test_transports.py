@@ -317,8 +317,7 @@ def printed(found):
     ],
 )
 def test_golden(compared, name, form):
-    path = GOLDEN / name
-    assert form(compared) == expected(path, form(compared))
+    assert form(compared) == expected(GOLDEN / name, form(compared))
 
 
 def test_the_plot_labels_emulated_links(compared):

@@ -54,8 +54,7 @@ DDP = JOBS["pytorch-ddp-2-emulated-nodes"]
 def test_command_lines_equal_the_golden_files(name):
     commands = [line for spec in launch(JOBS[name]) for line in docker_options.command_line(spec, None).splitlines()]
     lines = "".join(" \\\n  ".join(_words(shlex.split(line))) + "\n\n" for line in commands)
-    path = GOLDEN / f"{name}.txt"
-    assert lines == expected(path, lines)
+    assert lines == expected(GOLDEN / f"{name}.txt", lines)
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -303,8 +303,7 @@ def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
     lines = drawn(
         re.sub(r"-tools-[0-9a-f]{12}", "-tools-0123456789ab", told)
     )  # the tag is a digest of the image's ingredients
-    path = GOLDEN / f"{name}.txt"
-    assert lines == expected(path, lines)
+    assert lines == expected(GOLDEN / f"{name}.txt", lines)
 
 
 # A user's command

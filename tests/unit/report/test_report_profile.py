@@ -98,8 +98,7 @@ def reported(profile, **changes):
     ],
 )
 def test_golden(name, text):
-    path = GOLDEN / name
-    assert text == expected(path, text)
+    assert text == expected(GOLDEN / name, text)
 
 
 def test_categories_that_do_not_fit_share_a_bar():

@@ -87,8 +87,7 @@ CPUS = summary(row(1, device="cpu worker", telemetry=watched(device="cpu")))
     ],
 )
 def test_golden(name, text):
-    path = GOLDEN / name
-    assert text == expected(path, text)
+    assert text == expected(GOLDEN / name, text)
 
 
 def test_cells_have_mean_and_extremes_in_their_devices_row():

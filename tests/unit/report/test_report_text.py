@@ -67,8 +67,7 @@ GOLDEN = examples.ROOT / "tests" / "golden" / "report"
     ],
 )
 def test_golden(name, text):
-    path = GOLDEN / name
-    assert text == expected(path, text)
+    assert text == expected(GOLDEN / name, text)
 
 
 @pytest.mark.parametrize(
