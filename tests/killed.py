@@ -18,8 +18,8 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def how_many(usual):
-    """How many runners to kill."""
-    return int(os.environ.get("DLSCALE_KILLS") or usual)
+    """How many runners to kill, KILLS or else the usual number; at least one."""
+    return max(1, int(os.environ.get("DLSCALE_KILLS") or usual))
 
 
 def bench(words, number, delay, environment=None):
