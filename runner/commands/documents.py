@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from runner.analysis.comparisons.devices import gpus_of
-from runner.analysis.comparisons.identity import Cell, cells
+from runner.analysis.comparisons.identity import Cell, cells, gpus_of
 from runner.analysis.comparisons.transports import across
 from runner.core.errors import DlscaleError
 from runner.core.measurement import FEWEST_RUNS

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from runner.analysis.comparisons.grouping import Names, Run, alike, grouped, ids, slug, trial_of, usable
-from runner.analysis.comparisons.identity import identity, in_words
+from runner.analysis.comparisons.identity import gpus_of, identity, in_words
 from runner.analysis.summarize import Status, device_name, summarize, version_of
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
@@ -100,11 +100,6 @@ def gpu_of(record: RunRecord) -> str | None:
     """UUID of a one-device run's GPU; None on a CPU, or if the record does not show which of several GPUs it was."""
     gpus = gpus_of(record)
     return gpus[0] if record.trial.device == "gpu" and len(gpus) == 1 else None
-
-
-def gpus_of(record: RunRecord) -> tuple[str, ...]:
-    """UUIDs of the GPUs that a run used, or of all that it saw if the record does not show which it used."""
-    return tuple(gpu.uuid for gpu in (record.telemetry.gpus if record.telemetry else record.provenance.gpus))
 
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:

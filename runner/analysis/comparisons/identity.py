@@ -224,14 +224,23 @@ def _wires(record: RunRecord) -> str:
     return between(record) if record.trial.world_size > 1 else ""
 
 
+def gpus_of(record: RunRecord) -> tuple[str, ...]:
+    """UUIDs of the GPUs that a run used, or of all that it saw if the record does not show which it used."""
+    return tuple(gpu.uuid for gpu in (record.telemetry.gpus if record.telemetry else record.provenance.gpus))
+
+
 def _cell(own: Sequence[RunRecord], alone: dict[str, list[RunRecord]]) -> Cell:
+    """Pool runs; without an interval if they are of several GPUs, since it would take these for one and exclude some of their rates."""
     first = own[0]
     keys = dict.fromkeys(record.trial.key for record in own)
     base = [] if first.trial.world_size == 1 else [record for key in keys for record in alone.get(key, ())]
+    row = summarize([(Path(record.run_id), record) for record in (*base, *own)]).rows[-1]
+    if len({frozenset(gpus_of(record)) for record in own}) > 1:
+        row = row.model_copy(update={"throughput_ci95": None})
     return Cell(
         record=first,
         setting=", ".join(_setting(first)),
-        row=summarize([(Path(record.run_id), record) for record in (*base, *own)]).rows[-1],
+        row=row,
         runs=tuple(record.run_id for record in own),
     )
 

@@ -117,7 +117,7 @@ def fastest(found: Iterable[Cell]) -> Table:
     }
     legend = (
         "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
-        f"one with the highest pooled throughput; {units.PLUS_MINUS}; batch: of one device{more}"
+        f"one with the highest pooled throughput; {units.PLUS_MINUS}, nor have runs on several GPUs; batch: of one device{more}"
     )
     table = Table.from_entries(ordered[:MOST], columns, title="Fastest cell of each network", legend=legend)
     machines = {machine(cell.record) for cell in ordered}

@@ -10,6 +10,7 @@ from records import but
 from swept import H200, leave, measured
 
 from runner.analysis.comparisons.devices import devices
+from runner.analysis.comparisons.identity import cells
 from runner.commands.report import check_pages, report
 from runner.report import comparisons
 
@@ -57,6 +58,14 @@ def test_each_gpu_is_compared_with_the_median_of_those_that_ran_the_same():
     assert (second.low, second.high) == pytest.approx((1.0, 2100 / 2050))
     assert third.median == pytest.approx(1100 / 1010)
     assert comparisons.devices(found).tables[1].rows[2] == ("GPU-cccc-ddd", "1", "1.089", "1.089", "1.089")
+
+
+def test_a_cell_of_several_gpus_has_no_interval():
+    """Five runs on one GPU and three on another passed for eight of one, with an interval that excluded the second."""
+    same = [on(H200, rate)[1] for rate in (1000, 1004, 1008)]
+    (one,), (two,) = cells(same), cells([*same, SMALL[1][1]])
+    assert (one.row.throughput_ci95 is None, len(one.runs)) == (False, 3)
+    assert (two.row.throughput_ci95, len(two.runs)) == (None, 4)
 
 
 def test_runs_on_one_gpu_are_its_repeats():
