@@ -162,8 +162,13 @@ def held_out(points: Sequence[Point]) -> tuple[tuple[Point, float], ...]:
         for network in dict.fromkeys(point.one.network for point in points)
         for point in points
         if point.one.network == network
-        for cost in [fit([other for other in alike(points, point.one) if other.one.network != network])]
+        for cost in [fit(others(points, point.one))]
     )
+
+
+def others(points: Sequence[Point], one: OneDevice) -> list[Point]:
+    """The points `alike` of all other networks."""
+    return [other for other in alike(points, one) if other.one.network != one.network]
 
 
 def alike(points: Iterable[Point], one: OneDevice) -> list[Point]:

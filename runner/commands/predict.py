@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.analysis.comparisons.predicted import Prediction, predicted
+from runner.analysis.prediction import FEWEST_POINTS
 from runner.commands.options import runs_named
 from runner.core.console import notify, open_screen
 from runner.core.errors import RequestError
@@ -73,9 +74,14 @@ def _accuracy(found: Prediction) -> str:
         return "No run on several devices is on file to check the prediction against: it has no interval."
     worst = max(found.errors, key=lambda one: abs(one[1]))
     median = statistics.median(abs(error) for _, error in found.errors)
+    unfitted = (
+        f" For {found.unfitted} of them no overhead was fitted: other networks have fewer than {FEWEST_POINTS} points on file."
+        if found.unfitted
+        else ""
+    )
     return (
         f"Checked against {len(found.errors)} measured points, each predicted from other networks only: median error {100 * median:.1f} %, "
-        f"the largest {100 * worst[1]:+.1f} % ({worst[0]})."
+        f"the largest {100 * worst[1]:+.1f} % ({worst[0]}).{unfitted}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.analysis.comparisons.grouping import trial_of
 from runner.analysis.grading import metrics
-from runner.analysis.prediction import OneDevice, Point, PredictedRow, Wire, held_out, predict
+from runner.analysis.prediction import FEWEST_POINTS, OneDevice, Point, PredictedRow, Wire, held_out, others, predict
 from runner.analysis.summarize import between, machine, usable_windows
 from runner.core.errors import RequestError, nearest
 from runner.core.frozen import Frozen
@@ -23,7 +23,8 @@ _MODELLED: Final = ("single", "ddp")
 class Prediction(Frozen):
     """A training predicted at several scales over one wire.
 
-    `errors` are by point, of throughputs that a fit to the other networks predicts; `farthest` is the largest device count measured.
+    `errors` are by point, of throughputs that a fit to the other networks predicts; `unfitted` counts those whose other networks have too few
+    points for a fit.
     """
 
     title: str
@@ -31,7 +32,7 @@ class Prediction(Frozen):
     wire: Wire
     rows: tuple[PredictedRow, ...]
     errors: tuple[tuple[str, float], ...]
-    farthest: int
+    unfitted: int
     notes: tuple[str, ...]
 
 
@@ -43,17 +44,23 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
     usable = [record for record in records if _trains(record)]
     own = [record for record in usable if record.trial.key == run.trial.key and record.trial.world_size == 1]
     _refuse(run, own)
-    model = _trial(run).model
-    one = _one_device(own, [record for record in usable if record.measurement.backward], joined=run)
+    chosen = _wire(usable, wire, run)
+    beside = [
+        record
+        for record in usable
+        if record.trial.key == run.trial.key and record.trial.world_size > 1 and _label(record) == chosen.label
+    ]
+    # A run on one device has no techniques of an exchange.
+    joined = beside[0] if beside else run
+    beside = [record for record in beside if _trial(record).techniques == _trial(joined).techniques]
+    one = _one_device(own, [record for record in usable if record.measurement.backward], joined=joined)
     if one is None:
         raise RequestError(
-            f"{run.run_id}: its program does not report when gradients are ready, and neither does any run of {model} at this precision on file; "
-            "run it again on one device with PyTorch, without cuda-graphs"
+            f"{run.run_id}: its program does not report when gradients are ready, and neither does any run of {_trial(run).model} at this "
+            "precision on file; run it again on one device with PyTorch, without cuda-graphs"
         )
-    chosen = _wire(usable, wire, model)
     points = tuple(_points(usable))
     windows = usable_windows(own)
-    beside = [record for record in usable if record.trial.key == run.trial.key and _label(record) == chosen.label]
     measured = [
         (scale, metrics.pooled_rate(found))
         for scale in {record.trial.world_size for record in beside}
@@ -69,15 +76,14 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
         measured=measured,
     )
     unit = next(record.measurement.throughput.unit for record in own if record.measurement.throughput)
-    farthest = max((point.devices for point in points), default=0)
     return Prediction(
         title=f"{title(run.trial)}, {machine(run)}",
         unit=unit,
         wire=chosen,
         rows=rows,
         errors=tuple((_point_label(point), error) for point, error in held_out(points)),
-        farthest=farthest,
-        notes=tuple(_notes(own, chosen, farthest, devices)),
+        unfitted=sum(len(others(points, point.one)) < FEWEST_POINTS for point in points),
+        notes=tuple(_notes(own, usable, chosen, joined=joined, devices=devices)),
     )
 
 
@@ -177,8 +183,8 @@ def _label(record: RunRecord) -> str:
     return between(record) + (f", {nodes} nodes" if nodes > 1 else "")
 
 
-def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
-    """The wire of that label or prefix, or the only one, as probed among the most devices, preferably by a training of `model`.
+def _wire(records: Sequence[RunRecord], wanted: str | None, run: RunRecord) -> Wire:
+    """The wire of that label or prefix, or the only one, as probed among the most devices, preferably of the run's machine, by its network.
 
     Raises RequestError: no wire was probed, none has this prefix, or several do.
     """
@@ -196,17 +202,31 @@ def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
     if len(found) > 1:
         raise RequestError(f"--wire={wanted}: several wires match; name one of {', '.join(map(repr, found))}")
     own = [record for record in probed if _label(record) == found[0]]
-    return _probed_wire(max(own, key=lambda record: (record.trial.world_size, _trial(record).model == model)))
+
+    def preferred(record: RunRecord) -> tuple[bool, int, bool]:
+        return machine(record) == machine(run), record.trial.world_size, _trial(record).model == _trial(run).model
+
+    return _probed_wire(max(own, key=preferred))
 
 
 def _point_label(point: Point) -> str:
     return f"{point.one.network} on {point.devices}, {point.wire.label}"
 
 
-def _notes(own: Sequence[RunRecord], wire: Wire, farthest: int, devices: Sequence[int]) -> Iterable[str]:
+def _notes(
+    own: Sequence[RunRecord], records: Sequence[RunRecord], wire: Wire, *, joined: RunRecord, devices: Sequence[int]
+) -> Iterable[str]:
     if not any(record.measurement.backward for record in own):
         yield "the times at which gradients are ready come from another run of the same network and precision, as shares of a step"
-    if any(scale > farthest for scale in devices):
-        yield f"nothing was measured beyond {farthest} devices: predictions there are extrapolated, and the interval does not account for that"
+    if joined.trial.world_size == 1:
+        yield "modelled as buckets of gradients in fp32: no run on several devices over this wire says otherwise"
+    here = machine(own[0])
+    elsewhere = {machine(record) for record in records if record.trial.world_size > 1 and _label(record) == wire.label}
+    if here not in elsewhere:
+        yield f"the wire was timed on {', '.join(sorted(elsewhere))}, not on {here}"
+    if any(scale > wire.devices for scale in devices):
+        yield (
+            f"the wire was timed among {wire.devices} devices: predictions beyond are extrapolated, and the interval does not account for that"
+        )
     if wire.nodes > 1:
         yield f"more devices are predicted as more nodes on the same wire, with {wire.devices // wire.nodes} devices each"

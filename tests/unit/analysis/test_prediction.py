@@ -17,7 +17,7 @@ from runner.analysis.prediction import Cost, OneDevice, Point, Wire, fit, held_o
 from runner.commands.predict import show_prediction
 from runner.core.errors import RequestError
 from runner.core.measurement import Backward, Exchange, Interval
-from runner.results.find import runs_at
+from runner.results.find import newest_first, read_runs, runs_at
 
 ROOT = Path(__file__).parents[3]
 MIB = 2**20
@@ -162,7 +162,7 @@ def test_throughputs_of_held_out_networks_are_predicted_within_5_percent(records
     found = predicted(run, records, wire="nvlink", devices=(1, 2, 4, 64))
     assert len(found.errors) >= 20
     assert statistics.median(abs(error) for _, error in found.errors) < 0.05
-    assert found.farthest == 4
+    assert found.wire.devices == 4
     beside = [row for row in found.rows if row.measured]
     assert beside
     assert all(row.ci95.low < row.measured < row.ci95.high for row in beside if row.devices > 1)
@@ -172,6 +172,50 @@ def test_throughputs_of_held_out_networks_are_predicted_within_5_percent(records
     assert f"the largest is {100 * own[True]:.1f} % over NVLink and {100 * own[False]:.1f} % over the others" in text
     elsewhere = {where.split()[0] for where, _ in found.errors if "nvlink" not in where}
     assert elsewhere == {"resnet50"}
+
+
+def test_a_prediction_has_the_exchange_of_the_runs_beside_it():
+    """It was of buckets in fp32 next to runs that sent one message in bf16: a one-device run has no techniques of an exchange."""
+    committed = [record for _, record in read_runs(newest_first(ROOT / "results")).runs]
+    run = next(
+        record
+        for record in committed
+        if record.run_id.startswith("20261127T071629Z-737e") and record.trial.world_size == 1
+    )
+    found = predicted(run, committed, wire="nvlink", devices=(1, 4))
+    assert found.rows[1].throughput == pytest.approx(found.rows[1].measured, rel=0.02)
+    assert not any("fp32" in note for note in found.notes)
+    alone = predicted(
+        run,
+        [one for one in committed if one.trial.key != run.trial.key or one.trial.world_size == 1],
+        wire="nvlink",
+        devices=(4,),
+    )
+    assert alone.rows[0].throughput < 0.97 * found.rows[1].throughput
+    assert any("fp32" in note for note in alone.notes)
+    text = " ".join((ROOT / "docs/predict.md").read_text("utf-8").split())
+    errors = [abs(error) for _, error in found.errors]
+    assert (
+        f"{len(errors)} points: their median error is {100 * statistics.median(errors):.1f} %, the largest {100 * max(errors):.1f} %"
+        in text
+    )
+    assert f"For {found.unfitted} of them" in text
+
+
+def test_a_wire_is_taken_from_the_runs_machine_and_its_scale_limits_the_prediction(records):
+    run = next(record for record in records if record.trial.world_size == 1 and record.measurement.backward)
+    two = [record for record in records if record.trial.world_size <= 2]
+    assert any("among 2 devices" in note for note in predicted(run, two, wire="nvlink", devices=(4,)).notes)
+    moved = [on_another_machine(record) for record in records if record.trial.world_size == 4]
+    found = predicted(run, [*two, *moved], wire="nvlink", devices=(2,))
+    assert found.wire.devices == 2
+    found = predicted(run, [*(one for one in two if one.trial.world_size == 1), *moved], wire="nvlink", devices=(2,))
+    assert any("not on" in note for note in found.notes)
+
+
+def on_another_machine(record):
+    gpus = tuple(gpu.model_copy(update={"name": "NVIDIA B300"}) for gpu in record.provenance.gpus)
+    return record.model_copy(update={"provenance": record.provenance.model_copy(update={"gpus": gpus})})
 
 
 def again(record, trial=None, **measurement):
