@@ -40,7 +40,7 @@ class GpuPeak(Frozen):
     tensor: tuple[Arithmetic, ...] = ()  # precisions computed on the tensor cores
     bandwidth_gb_s: Positive  # memory bandwidth in 1e9 bytes a second
     cores: int | None = None  # fp32 units
-    boost_mhz: int | None = None  # clock that the figures assume
+    boost_mhz: int | None = None  # clock of the fp32 figure
     source: str  # datasheet or whitepaper
 
 
