@@ -188,7 +188,10 @@ _EVENT_FIELDS: Final = (
     "effects",
 )
 # Figures that older versions computed for spans too short for them.
-_LONG_SPANS_ONLY: Final = frozenset({"power_w", "energy_j", "energy_method", "integrated_power_j"})
+_LONG_SPANS_ONLY: Final = frozenset(
+    {"power_w", "energy_j", "energy_method", "integrated_power_j"}
+    | {"utilisation", "utilisation_percent", "memory_utilisation_percent"}
+)
 _KERNELS: Final = "its table kernels"
 _TELEMETRY: Final = "its table telemetry"
 

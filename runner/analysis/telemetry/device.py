@@ -297,8 +297,9 @@ PERIODS_S: Final = (
     | dict.fromkeys(("energy_j", *_HOST_COUNTERS), 0.5)
     | dict.fromkeys((*PIPES, *(f"{wire}_rate" for wire in _WIRES)), 0.1)
 )
-# Shortest span in seconds for energy and power: sensors lag by up to a second, and counters are read twice a second.
-SHORTEST_POWER_SPAN_S: Final = 2.0
+# Shortest span in seconds for energy, power and utilisation: power sensors lag by up to a second, counters are read twice a second, and NVML's
+# utilisation is a mean over the fifth of a second before (H200), at first one from before the span.
+SHORTEST_SPAN_S: Final = 2.0
 # Processes are listed once a second, so the last list before the span still applies within it.
 PROCESSES_EVERY_S: Final = 1.0
 
@@ -374,14 +375,14 @@ class Device:
         return self.evaluate(column, lambda series: self.measured.overall(series.mean))
 
     def long_enough(self, *columns: str) -> bool:
-        """Whether the measured span is long enough for energy and power; if not, record that for the columns."""
+        """Whether the measured span is long enough for energy, power and utilisation; if not, record that for the columns."""
         seconds = self.measured.seconds
-        if seconds < SHORTEST_POWER_SPAN_S:
+        if seconds < SHORTEST_SPAN_S:
             for column in columns:
                 self.mark_missing(
-                    column, f"{seconds:.3g} s were measured; energy and power take {SHORTEST_POWER_SPAN_S:g} s"
+                    column, f"{seconds:.3g} s were measured; energy, power and utilisation take {SHORTEST_SPAN_S:g} s"
                 )
-        return seconds >= SHORTEST_POWER_SPAN_S
+        return seconds >= SHORTEST_SPAN_S
 
     def power(self, energy_j: float | None, samples: Range | None) -> Range | None:
         """Mean power from energy ÷ time, with the extremes of the samples, in watts; None unless both are known."""
@@ -421,7 +422,8 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
     power = device.series("power_w") if gpu.power_reading == "instant" else None
     energy = integrated = None
     method: EnergyMethod = "energy counter"
-    if device.long_enough("energy_j", "power_w"):
+    long = device.long_enough("energy_j", "power_w", "utilisation_percent", "memory_utilisation_percent")
+    if long:
         energy = device.evaluate("energy_j", lambda series: measured.total(partial(series.increase, rate=power)))
         integrated = device.evaluate("power_w", lambda series: measured.total(series.integral))
     if energy is None:
@@ -435,12 +437,12 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         node=device.node,
         **gpu.model_dump(),
         measured_s=measured.seconds,
-        utilisation=device.gauge("utilisation_percent"),
+        utilisation=device.gauge("utilisation_percent") if long else None,
         fp32_utilisation=pipes.pop("fp32_percent"),
         power_w=device.power(energy, device.gauge("power_w")),
         temperature_c=device.gauge("temperature_c"),
         memory_mib=device.gauge("memory_mib"),
-        memory_utilisation_percent=device.gauge("memory_utilisation_percent"),
+        memory_utilisation_percent=device.gauge("memory_utilisation_percent") if long else None,
         **pipes,
         sm_clock_mhz=device.gauge("sm_clock_mhz"),
         memory_clock_mhz=device.gauge("memory_clock_mhz"),

@@ -174,16 +174,17 @@ def test_without_an_energy_counter_power_is_integrated_and_the_method_recorded()
 
 
 @pytest.mark.parametrize(("end", "told"), [(11.99, False), (12.0, True)])
-def test_spans_shorter_than_two_seconds_have_neither_energy_nor_power(end, told):
-    """A sensor lags by up to a second: a run of 0.6 s showed 263 W where the counter had 489."""
+def test_spans_shorter_than_two_seconds_have_neither_energy_nor_power_nor_utilisation(end, told):
+    """A sensor lags by up to a second: a run of 0.6 s showed 263 W where the counter had 489, and 11 % utilisation with SMs active for 49 %."""
     table = frame(*(rows(T, device=f"gpu{index}", **GPU) for index in (0, 1)), rows(T, device="host", **HOST))
     found = summed(table, [started(gpu(), gpu(1)), stopped()], spans=[spans(end=end)], samples=100.5, seconds=end - 10)
     for one in (*found.gpus, *found.hosts):
         assert (one.power_w is not None, one.energy_j is not None) == (told, told)
         assert one.idle_power_w is not None
+    assert all((one.utilisation is not None) is told for one in found.gpus)
     assert (found.power_w is not None, found.samples_per_joule is not None) == (told, told)
     reasons = {entry.reason for entry in found.missing if "energy_j" in entry.fields}
-    assert reasons == (set() if told else {"1.99 s were measured; energy and power take 2 s"})
+    assert reasons == (set() if told else {"1.99 s were measured; energy, power and utilisation take 2 s"})
     if told:
         assert found.samples_per_joule == pytest.approx(100.5 / (2 * 2 * 612))
         assert found.power_w == pytest.approx(2 * 612)

@@ -177,7 +177,7 @@ def test_power_of_a_too_short_span_is_not_reported_as_lost():
     fewer = Missing(node=gpu.node, device="gpu0", fields=("energy_j", "power_w"), reason="1 s were measured")
     telemetry = old.telemetry.model_copy(update={"gpus": (gpu,), "missing": (*old.telemetry.missing, fewer)})
     assert lost_file(old, old.model_copy(update={"telemetry": telemetry}), None) is None
-    blind = gpu.model_copy(update={"utilisation": None})
+    blind = gpu.model_copy(update={"temperature_c": None})
     worse = old.model_copy(update={"telemetry": telemetry.model_copy(update={"gpus": (blind,)})})
     assert "its table telemetry no longer holds" in lost_file(old, worse, None)
 
