@@ -44,12 +44,11 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 
 def export(command: Command, *, check: bool) -> None:
     """Write every generated table; with `check`, only compare it with its page. Raises DlscaleError if a page lacks its marks or is out of date."""
-    records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
+    runs = [run for folder in folders_under(RESULTS) for run in records_under(folder)]
+    records = [record for _, record in runs]
     _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).all_images, records), check=check)
     _update("results-h200.md", "wires", _wires(), check=check)
-    on_gpus = [
-        record for folder in folders_under(H200) for _, record in records_under(folder) if record.trial.device == "gpu"
-    ]
+    on_gpus = [record for path, record in runs if path.is_relative_to(H200) and record.trial.device == "gpu"]
     _update("results-h200.md", "repeated", _repeated(on_gpus), check=check)
     _update("results-h200.md", "fastest", _fastest(cells(on_gpus)), check=check)
     studies = [load_study(name)[0] for name in study_names()]

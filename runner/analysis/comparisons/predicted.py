@@ -44,7 +44,8 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
     usable = [record for record in records if _trains(record)]
     own = [record for record in usable if record.trial.key == run.trial.key and record.trial.world_size == 1]
     _refuse(run, own)
-    chosen = _wire(usable, wire, run)
+    timed = _timed(usable, wire, run)
+    chosen = _probed_wire(timed)
     beside = [
         record
         for record in usable
@@ -83,7 +84,7 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
         rows=rows,
         errors=tuple((_point_label(point), error) for point, error in held_out(points)),
         unfitted=sum(len(others(points, point.one)) < FEWEST_POINTS for point in points),
-        notes=tuple(_notes(own, usable, chosen, joined=joined, devices=devices)),
+        notes=tuple(_notes(own, timed, joined=joined, devices=devices)),
     )
 
 
@@ -183,8 +184,8 @@ def _label(record: RunRecord) -> str:
     return between(record) + (f", {nodes} nodes" if nodes > 1 else "")
 
 
-def _wire(records: Sequence[RunRecord], wanted: str | None, run: RunRecord) -> Wire:
-    """The wire of that label or prefix, or the only one, as probed among the most devices, preferably of the run's machine, by its network.
+def _timed(records: Sequence[RunRecord], wanted: str | None, run: RunRecord) -> RunRecord:
+    """The run that probed the wire of that label or prefix, or the only one, among the most devices, preferably of the machine and network of `run`.
 
     Raises RequestError: no wire was probed, none has this prefix, or several do.
     """
@@ -206,24 +207,21 @@ def _wire(records: Sequence[RunRecord], wanted: str | None, run: RunRecord) -> W
     def preferred(record: RunRecord) -> tuple[bool, int, bool]:
         return machine(record) == machine(run), record.trial.world_size, _trial(record).model == _trial(run).model
 
-    return _probed_wire(max(own, key=preferred))
+    return max(own, key=preferred)
 
 
 def _point_label(point: Point) -> str:
     return f"{point.one.network} on {point.devices}, {point.wire.label}"
 
 
-def _notes(
-    own: Sequence[RunRecord], records: Sequence[RunRecord], wire: Wire, *, joined: RunRecord, devices: Sequence[int]
-) -> Iterable[str]:
+def _notes(own: Sequence[RunRecord], timed: RunRecord, *, joined: RunRecord, devices: Sequence[int]) -> Iterable[str]:
+    wire = _probed_wire(timed)
     if not any(record.measurement.backward for record in own):
         yield "the times at which gradients are ready come from another run of the same network and precision, as shares of a step"
     if joined.trial.world_size == 1:
         yield "modelled as buckets of gradients in fp32: no run on several devices over this wire says otherwise"
-    here = machine(own[0])
-    elsewhere = {machine(record) for record in records if record.trial.world_size > 1 and _label(record) == wire.label}
-    if here not in elsewhere:
-        yield f"the wire was timed on {', '.join(sorted(elsewhere))}, not on {here}"
+    if machine(timed) != machine(own[0]):
+        yield f"the wire was timed on {machine(timed)}, not on {machine(own[0])}"
     if any(scale > wire.devices for scale in devices):
         yield (
             f"the wire was timed among {wire.devices} devices: predictions beyond are extrapolated, and the interval does not account for that"

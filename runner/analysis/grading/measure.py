@@ -154,11 +154,12 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
     warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
     stop = {event.rank: event.t for event in events if isinstance(event, RunStop)}
     passes = next((event for event in events if isinstance(event, Phase) and event.name == PASSES), None)
-    early = passes is not None and passes.t <= warm.get(passes.rank, 0.0)  # in older records
+    in_warmup = passes is not None and passes.t <= warm.get(passes.rank, 0.0)  # in older records
+    passes_s = found.get(PASSES, 0.0)
     if ranks := warm.keys() & first.keys():
-        found["warmup"] = max(warm[rank] - first[rank] for rank in ranks) - (found[PASSES] if early else 0.0)
+        found["warmup"] = max(warm[rank] - first[rank] for rank in ranks) - (passes_s if in_warmup else 0.0)
     if ranks := stop.keys() & warm.keys():
-        after = sum(found.get(name, 0.0) for name in (*ALONE, *(() if early else (PASSES,))))
+        after = sum(found.get(name, 0.0) for name in ALONE) + (0.0 if in_warmup else passes_s)
         found["measure"] = max(stop[rank] - warm[rank] for rank in ranks) - after
     return found
 

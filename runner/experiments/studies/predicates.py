@@ -295,15 +295,17 @@ def _answer_curves(predicate: Monotonic | Order, pool: Sequence[Observation], ev
 def _monotonic(predicate: Monotonic, points: Sequence[Observation], sentence: str) -> Answer:
     """Test that no step goes the wrong way beyond noise, and that the last point is beyond the first."""
     forward, back = ("above", "below") if predicate.direction == "increasing" else ("below", "above")
+    steps = [(a, b, order(amount(b), amount(a))) for a, b in pairwise(points)]
     wrong = [
-        f"from {condition(a, predicate.over)} to {condition(b, predicate.over)}"
-        for a, b in pairwise(points)
-        if order(amount(b), amount(a)) == back
+        f"from {condition(a, predicate.over)} to {condition(b, predicate.over)}" for a, b, step in steps if step == back
     ]
+    shown = sum(step == forward for *_, step in steps)
+    noted = ""
+    if wrong:
+        noted = f", wrong way {' and '.join(wrong)}"
+    elif shown < len(steps):
+        noted = f", {shown} of {len(steps)} steps beyond noise"
     ends = order(amount(points[-1]), amount(points[0]))
-    shown = sum(order(amount(b), amount(a)) == forward for a, b in pairwise(points))
-    noted = f", {shown} of {len(points) - 1} steps beyond noise" if shown < len(points) - 1 else ""
-    noted = f", wrong way {' and '.join(wrong)}" if wrong else noted
     holds = None if ends == "within noise" and not wrong else not wrong and ends == forward
     return answer(holds, f"{sentence}{noted}", *points)
 
@@ -368,9 +370,8 @@ def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidenc
         distinct = list(dict.fromkeys(level for block in blocks for level in block))
         listed = " and ".join(distinct) if len(distinct) <= _MOST_LISTED else f"{len(distinct)} of {' and '.join(axes)}"
         why = f"{name + ': ' if name else ''}{listed} are {found.spread:.0%} apart ({found.how})"
-        holds = None if found.differs is None else found.differs is predicate.differs
-        if predicate.differs and not found.differs and found.spread > NEGLIGIBLE:
-            holds = None
+        not_shown = predicate.differs and not found.differs and found.spread > NEGLIGIBLE
+        holds = None if found.differs is None or not_shown else found.differs is predicate.differs
         answers.append(answer(holds, why, *used))
     return answers or [_too_few(predicate.metric, axes[0], levels, pool, evidence)]
 

@@ -149,9 +149,7 @@ def test_gpt2_compiled_on_four_gpus():
 
 
 def test_a_study_on_an_h200():
-    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
-    (path,) = (RESULTS / "h200/dell-p100").glob("*.reproduction.json")
-    found = read_reproduction(path)
+    text, _, found = study_on_file("dell-p100")
     rates = [one for one in found.observations if one.metric == "throughput" and one.where.gpus == 1]
     told = [with_error(one) for one in rates if one.iterations is None]
     assert len(told) == 4
@@ -167,10 +165,7 @@ def test_a_study_on_an_h200():
 
 
 def test_the_profiles_of_a_study_on_an_h200():
-    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
-    folder = RESULTS / "h200/nyu-profiling"
-    (path,) = folder.glob("*.reproduction.json")
-    found = read_reproduction(path)
+    text, folder, found = study_on_file("nyu-profiling")
     assert Counter(one.verdict for one in found.judgements) == {
         "indicated": 1,
         "not indicated": 2,
@@ -201,10 +196,7 @@ def test_the_profiles_of_a_study_on_an_h200():
 
 
 def test_one_gpu_and_what_it_is_used_for_on_an_h200():
-    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
-    folder = RESULTS / "h200/tbd-analysis"
-    (path,) = folder.glob("*.reproduction.json")
-    found = read_reproduction(path)
+    text, folder, found = study_on_file("tbd-analysis")
     assert Counter(one.verdict for one in found.judgements) == {"indicated": 1, "not testable here": 6}
     runs, minutes = time_of(folder)
     assert f"Its {runs} runs took {minutes:.0f} minutes of the GPU" in text
@@ -259,10 +251,7 @@ def test_one_gpu_and_what_it_is_used_for_on_an_h200():
 
 
 def test_training_and_inference_of_small_images_on_an_h200():
-    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
-    folder = RESULTS / "h200/uw-hardware"
-    (path,) = folder.glob("*.reproduction.json")
-    found = read_reproduction(path)
+    text, folder, found = study_on_file("uw-hardware")
     assert Counter(one.verdict for one in found.judgements) == {
         "indicated": 8,
         "not indicated": 1,
@@ -294,10 +283,7 @@ def test_training_and_inference_of_small_images_on_an_h200():
 
 
 def test_a_wgan_by_batch_on_an_h200():
-    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
-    folder = RESULTS / "h200/cern-wgan"
-    (path,) = folder.glob("*.reproduction.json")
-    found = read_reproduction(path)
+    text, folder, found = study_on_file("cern-wgan")
     assert Counter(one.verdict for one in found.judgements) == {"indicated": 2, "not testable here": 5}
     runs, minutes = time_of(folder)
     assert f"Its {runs} runs took {minutes:.0f} minutes of one GPU" in text
@@ -307,8 +293,8 @@ def test_a_wgan_by_batch_on_an_h200():
         for metric in ("throughput", "gpu_compute_utilisation", "fp32_utilisation")
     )
     assert f"made {rates[16]} images/s at batch 16 and {rates[256]} at 256" in text
-    (alone,) = (RESULTS / "h200/tbd-analysis").glob("*.reproduction.json")
-    with_machine = told_by(read_reproduction(alone), "throughput", model="wgan", batch=64)
+    _, _, alone = study_on_file("tbd-analysis")
+    with_machine = told_by(alone, "throughput", model="wgan", batch=64)
     assert f"{rates[64]} at 64, and {with_machine} with the machine to itself" in text
     assert (
         f"kernels run during {busy[16]} % of an iteration at batch 16 and {busy[256]} % at 256, in one pass each"
@@ -320,6 +306,13 @@ def test_a_wgan_by_batch_on_an_h200():
     ]
     kernels = largest[0].gpu_total.kernels_per_step
     assert f"One iteration starts {kernels:,.0f} kernels, more than the {MAX_REPLAYED:,}" in text
+
+
+def study_on_file(name):
+    """(the prose of docs/studies.md in one line, the folder of a study's runs on an H200, its reproduction)."""
+    folder = RESULTS / "h200" / name
+    (path,) = folder.glob("*.reproduction.json")
+    return " ".join((ROOT / "docs/studies.md").read_text("utf-8").split()), folder, read_reproduction(path)
 
 
 def told_by(reproduction, metric, **where):
