@@ -33,7 +33,7 @@ from runner.analysis.comparisons.ablation import ablations
 from runner.analysis.interconnect.evidence import gradient_factor, least_factor
 from runner.analysis.summarize import summarize
 from runner.commands import compare_flow
-from runner.commands.regrade import regrade
+from runner.commands.regrade import differing, regrade
 from runner.commands.report import FIGURES_FOLDER, KEPT_PAGE, report
 from runner.core.units import figure, half_width
 from runner.experiments.studies.reproduction import read_reproduction
@@ -168,8 +168,8 @@ def test_the_profiles_of_a_study_on_an_h200():
     text, folder, found = study_on_file("nyu-profiling")
     assert Counter(one.verdict for one in found.judgements) == {
         "indicated": 1,
-        "not indicated": 2,
-        "undecided": 2,
+        "not indicated": 3,
+        "undecided": 1,
         "not testable here": 17,
     }
 
@@ -177,7 +177,7 @@ def test_the_profiles_of_a_study_on_an_h200():
         return [one.value for one in found.observations if one.metric == metric and model in (None, one.where.model)]
 
     pooling = [values("maxpoolbackward_time_share", model) for model in ("alexnet", "resnet18", "vgg16")]
-    assert [one == sorted(one) and len(one) for one in pooling] == [5, 5, 5]
+    assert [one == sorted(one) and len(one) for one in pooling] == [3, 3, 3]
     first, second, third = (f"{one[0]:.1f} to {one[-1]:.1f} %" for one in pooling)
     assert f"{first} for AlexNet, {second} for ResNet-18, {third} for VGG-16" in text
     shares = values("compute_time_share")
@@ -192,7 +192,7 @@ def test_the_profiles_of_a_study_on_an_h200():
     least, most = f"{min(launches):.0f} % (ResNet-18, batch 64)", f"{max(launches):.0f} % (VGG-16, batch 4)"
     assert f"launches of kernels take {least} to {most} of the time in calls" in text
     runs, minutes = time_of(folder)
-    assert f"The {runs} passes took {minutes:.0f} minutes of one GPU" in text
+    assert f"The {runs} passes took {minutes:.0f} minutes." in text
 
 
 def test_one_gpu_and_what_it_is_used_for_on_an_h200():
@@ -448,9 +448,9 @@ RUNS = [path for folder in folders_under(RESULTS) for path in run_directories(fo
 
 @pytest.fixture(scope="module")
 def regraded():
-    """(directory, record) of all, each recomputed to the digit from its raw files."""
+    """(directory, record) of all, each recomputed from its raw files."""
     found = {path: regrade(path) for path in RUNS}
-    assert [path for path, (old, new) in found.items() if new != old] == []
+    assert {path.name: changed for path, both in found.items() if (changed := differing(*both))} == {}
     return [(path, new) for path, (_, new) in found.items()]
 
 
