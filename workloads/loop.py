@@ -47,8 +47,8 @@ from events import finite
 from probe import compute, peak, wires
 from profiling import profile
 
-# Seconds for which the input is timed alone.
-INPUT_SECONDS = 2.0
+# Fewest seconds, and fewest batches of each loader worker, for which the input is timed alone.
+INPUT_SECONDS, INPUT_ROUNDS = 2.0, 2
 # With --iterations=0: the shortest window in seconds, the number of windows aimed at, and the fewest. A given --window is shortened if the
 # fewest windows would take more than `MAX_OVERRUN` times the requested seconds.
 MIN_WINDOW_SECONDS, TARGET_WINDOWS, MIN_WINDOWS, MAX_OVERRUN = 1.2, 15, 5, 4
@@ -154,19 +154,21 @@ def report(training, events, args, *, world_size):
 def input_alone(training, events, *, samples):
     """Time the input without training, at `samples` samples per batch, and emit input_alone; do nothing if the source has no `ahead`.
 
-    Runs after everything measured, so that it does not change which batches are trained on. Batches already prefetched are not timed.
+    Runs after everything measured, so that it does not change which batches are trained on. Batches already prefetched are not timed. Loader
+    workers deliver at about the same time, in bursts, so that whole rounds of a batch each are timed.
     """
     ahead = getattr(training.batches.source, "ahead", None)
     if ahead is None:
         return
-    began = time.monotonic()
+    began, each_round = time.monotonic(), max(1, training.args.loader_workers)
     for _ in range(ahead):
         next(training.batches)
     training.barrier()
     start, count = time.monotonic(), 0
-    while not count or time.monotonic() - start < INPUT_SECONDS:
-        next(training.batches)
-        count += 1
+    while count < INPUT_ROUNDS * each_round or time.monotonic() - start < INPUT_SECONDS:
+        for _ in range(each_round):
+            next(training.batches)
+        count += each_round
     training.synchronize()
     events.emit("input_alone", batches=count, samples=count * samples, seconds=time.monotonic() - start)
     events.phase("input_alone", began)

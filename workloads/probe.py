@@ -82,8 +82,9 @@ def bandwidths(operation, devices, size, seconds):
 
 
 def wires(training, events, *, sizes):
-    """Time exchanges of buffers of `sizes` bytes; rank 0 emits one `bandwidth` per size; all of it is phase `probe_wires`.
+    """Time exchanges of buffers of `sizes` bytes; all of it is phase `probe_wires`.
 
+    Rank 0 emits one `bandwidth` per size, another rank only if its result is wrong: servers of a kvstore can't tell ranks the maximum.
     Returns this rank's median seconds by size; empty if there is no other device.
     """
     began, median_seconds = time.monotonic(), {}
@@ -94,7 +95,7 @@ def wires(training, events, *, sizes):
         seconds = [timed(exchange, training) for _ in range(1 + TIMED)][1:]
         wrong = wrong_elements(exchange.results(), exchange.devices)
         median_seconds[size] = statistics.median(seconds)
-        if events.rank == 0:
+        if events.rank == 0 or wrong:
             fields = bandwidths(exchange.operation, exchange.devices, size, median_seconds[size])
             events.emit(
                 "bandwidth", elements=size // ELEMENT_BYTES, dtype="float", seconds=seconds, wrong=wrong, **fields

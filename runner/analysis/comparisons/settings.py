@@ -110,8 +110,11 @@ def _input_report(sources: Mapping[_Input, Sequence[Run]], *, name: str) -> Inpu
         alone = _median(record.measurement.input_alone_per_s for record in grouping.usable(own))
         row = grouping.compared(_label(source, own[0], several=several), own, base)
         limit: Literal["input", "training"] | None = None
-        if alone is not None and (rate := synthetic.rows[0].throughput) is not None:
-            limit = "input" if alone < rate or _waits(row.row.parts) else "training"
+        rate = synthetic.rows[0].throughput
+        if _waits(row.row.parts):
+            limit = "input"
+        elif alone is not None and rate is not None:
+            limit = "input" if alone < rate else "training"
         rows.append(Source(**vars(row), alone_per_s=alone, limit=limit))
     notes = tuple(_input_notes(rows, [run for own in sources.values() for run in own]))
     return InputReport(**grouping.heading(name, synthetic), rows=tuple(rows), notes=notes)

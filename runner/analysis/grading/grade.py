@@ -63,7 +63,13 @@ def grade(
     `samples` is its table `telemetry`, None without samplers; `kernels` is the table of a profiling pass; `monitors` maps each sampler's
     container to its node; `containers` are the planned ones, without which the job's own cores are unknown.
     """
-    measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
+    measurement = measure.measure(
+        events,
+        started=outcome.started,
+        unit=f"{workload.unit}/s",
+        mode=trial.mode,
+        loader_workers=0 if isinstance(trial, ExternalTrial) else trial.loader_workers,
+    )
     counted = pass_windows(trial, events)
     watched = telemetry_of(
         samples,
@@ -184,7 +190,7 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
 _EVENT_FIELDS: Final = (
     *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch", "latency"),
     "collectives",
-    *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
+    *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "compiled"),
     "effects",
 )
 # Figures that older versions computed for spans too short for them.

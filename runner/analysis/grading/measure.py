@@ -57,12 +57,16 @@ from runner.core.request import Mode
 WIRES, PEAK, PASSES = ("probe_wires", "probe_collectives"), "probe_peak", "probe_compute"
 # Phases after the measured windows that time the input, one batch of inference, or generation at each batch size, alone.
 ALONE = ("input_alone", "latency", "generation")
+LEAST_ROUNDS = 2
 
 
-def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
+def measure(
+    events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train", loader_workers: int = 0
+) -> Measurement:
     """Compute every figure of a run except `flop`; throughput is in `unit`, e.g. `images/s`.
 
-    `started` is the runner's monotonic clock in seconds when it began to create the first container.
+    `started` is the runner's monotonic clock in seconds when it began to create the first container. The input's rate alone is unknown if
+    `loader_workers`, which deliver a batch each at about the same time, delivered fewer than `LEAST_ROUNDS` each.
     """
     windows = whole_windows(events)
     joined = metrics.global_windows(windows)
@@ -80,7 +84,8 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     first_step = max((event.received for event in events if isinstance(event, FirstStep)), default=None)
     stops = sorted((event for event in events if isinstance(event, RunStop)), key=lambda stop: stop.rank)
     data = [event for event in events if isinstance(event, Data)]
-    input_rates = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
+    inputs = [event for event in events if isinstance(event, InputAlone)]
+    timed = inputs and min(event.batches for event in inputs) >= LEAST_ROUNDS * loader_workers
     batches = [event for event in events if isinstance(event, BatchEvent)]
     backward = next((event for event in events if isinstance(event, Backward)), None)
     # 1 if unreported: older programs waited for each batch.
@@ -117,7 +122,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         generation=generation(events),
         cache_difference=next((event.difference for event in events if isinstance(event, CacheCheck)), None),
         in_flight=in_flight,
-        input_alone_per_s=math.fsum(input_rates) if input_rates else None,
+        input_alone_per_s=math.fsum(event.samples / event.seconds for event in inputs) if timed else None,
         compiled=metrics.compiled(events),
         effects=metrics.effects(events),
     )
@@ -266,6 +271,12 @@ def _missing_operations(event: NoCollectives) -> str:
 
 
 def _timed(events: Sequence[Event], *, collective: bool) -> list[Exchange]:
+    """Exchanges as rank 0 timed them; `wrong` is the maximum over the ranks, of which others report only wrong results."""
+    wrong: dict[tuple[str | None, int], int] = {}
+    for event in events:
+        if isinstance(event, Bandwidth) and event.rank:
+            key = event.operation, event.size_bytes
+            wrong[key] = max(wrong.get(key, 0), event.wrong or 0)
     return [
         Exchange(
             operation=event.operation or "unknown",
@@ -273,10 +284,13 @@ def _timed(events: Sequence[Event], *, collective: bool) -> list[Exchange]:
             seconds=statistics.median(event.seconds),
             algbw_gb_s=event.algbw_gb_s,
             busbw_gb_s=event.busbw_gb_s,
-            wrong=event.wrong,
+            wrong=max(event.wrong or 0, wrong.get((event.operation, event.size_bytes), 0)),
         )
         for event in events
-        if isinstance(event, Bandwidth) and event.seconds and (event.operation in COLLECTIVES) == collective
+        if isinstance(event, Bandwidth)
+        and not event.rank
+        and event.seconds
+        and (event.operation in COLLECTIVES) == collective
     ]
 
 

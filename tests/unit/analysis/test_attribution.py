@@ -230,3 +230,10 @@ def test_input_alone_is_summed_over_ranks_and_excluded_from_the_measured_phase()
     assert measure(events, started=0.0, unit="images/s").input_alone_per_s == pytest.approx(256 + 102.4)
     assert phases(events)["measure"] == pytest.approx(6.0)  # 20 - 10 - 4
     assert measure(events[:1], started=0.0, unit="images/s").input_alone_per_s is None
+
+
+@pytest.mark.parametrize(("workers", "known"), [(2, True), (3, False)])
+def test_input_alone_is_unknown_if_each_worker_delivered_less_than_two_batches(workers, known):
+    events = [program_event(InputAlone, batches=5, samples=320, seconds=2.0, t=19.0)]
+    found = measure(events, started=0.0, unit="images/s", loader_workers=workers)
+    assert (found.input_alone_per_s is not None) == known

@@ -165,6 +165,9 @@ def test_the_table_has_every_figure_and_a_dash_for_unknown_ones():
     shared = but(GPU8, measurement={"step_parts": StepParts(step_s=0.0674, input_s=0.012)})
     (found,) = inputs((SYNTHETIC, shared))
     assert found.rows[1].limit == "input"  # the decoder is fast alone, and shares the GPU with the training
+    untimed = but(CPU2, measurement={"step_parts": StepParts(step_s=0.256, input_s=0.192), "input_alone_per_s": None})
+    (found,) = inputs((SYNTHETIC, untimed))
+    assert found.rows[1].limit == "input"  # its steps wait
     (found,) = inputs((SYNTHETIC, waited, GPU8))
     table = comparisons.inputs(found).tables[0]
     assert table.columns == (

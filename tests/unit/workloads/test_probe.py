@@ -13,6 +13,7 @@ import numpy as np
 import probe
 import pytest
 
+from runner.analysis.grading.measure import exchanges
 from runner.core.events import parse
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
@@ -109,6 +110,14 @@ def test_a_single_device_exchanges_nothing(monkeypatch):
 def test_wrong_elements_of_the_sum_are_counted(monkeypatch, spoil, wrong):
     (found, _) = emitted(monkeypatch, Training([1.0] * 4, spoil=spoil), wires(128))
     assert found.wrong == wrong
+
+
+def test_a_wrong_sum_on_another_rank_is_reported_with_rank_0s_time(monkeypatch):
+    right = emitted(monkeypatch, Training([1.0] * 4), wires(128))
+    wrong = emitted(monkeypatch, Training([3.0] * 4, spoil=np.zeros_like), wires(128), rank=1)
+    assert [event.event for event in wrong] == ["bandwidth", "phase"]
+    (exchange,) = exchanges([*wrong, *right])
+    assert (exchange.wrong, exchange.seconds) == (32, 1.0)
 
 
 def test_parts_add_up_as_computed_by_hand():
