@@ -279,17 +279,19 @@ def seconds_per_batch(predictor, batches):
 
 
 def isolated_latencies(predictor, batch):
-    """Seconds of each repeat of a batch that has the device to itself: with transfer, and without."""
+    """Seconds of each repeat of a batch that has the device to itself: with transfer, and without, in turns."""
     placed = predictor.place(batch)
-    return timed(lambda: predictor.collect(predictor.submit(batch))), timed(lambda: predictor.run(placed))
+    return timed(lambda: predictor.collect(predictor.submit(batch)), lambda: predictor.run(placed))
 
 
-def timed(call):
-    seconds, began = [], time.monotonic()
-    while len(seconds) < MAX_REPEATS and time.monotonic() - began < MAX_LATENCY_SECONDS:
-        start = time.monotonic()
-        call()
-        seconds.append(time.monotonic() - start)
+def timed(*calls):
+    """Seconds of each call in turns, a list for each."""
+    seconds, began = [[] for _ in calls], time.monotonic()
+    while len(seconds[0]) < MAX_REPEATS and time.monotonic() - began < MAX_LATENCY_SECONDS * len(calls):
+        for call, own in zip(calls, seconds):  # noqa: B905 - Python 3.6 lacks strict
+            start = time.monotonic()
+            call()
+            own.append(time.monotonic() - start)
     return seconds
 
 

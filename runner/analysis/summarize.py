@@ -373,7 +373,7 @@ def latency(measured: Measurement) -> LatencyFigures | None:
     steps = measured.step_time_s
     if measured.latency or steps is None or steps.method != "latency":
         return measured.latency
-    known = Percentiles(p50=steps.p50, p90=steps.p90, p99=steps.p99, repeats=measured.iterations)
+    known = Percentiles.known(steps.p50, steps.p90, steps.p99, repeats=measured.iterations)
     return LatencyFigures(with_transfer=known, without_transfer=None)
 
 

@@ -227,12 +227,17 @@ class BatchUsed(Frozen):
 
 
 class Percentiles(Frozen):
-    """Percentiles in seconds over `repeats`."""
+    """Percentiles in seconds over `repeats` timings; None where these are too few."""
 
     p50: float
-    p90: float
-    p99: float
+    p90: float | None
+    p99: float | None
     repeats: int
+
+    @classmethod
+    def known(cls, p50: float, p90: float, p99: float, *, repeats: int) -> Percentiles:
+        """Those that `repeats` timings can give: the p90 of fewer than 10 and the p99 of fewer than 100 would be the slowest."""
+        return cls(p50=p50, p90=p90 if repeats >= 10 else None, p99=p99 if repeats >= 100 else None, repeats=repeats)
 
 
 class LatencyFigures(Frozen):

@@ -14,7 +14,7 @@ from runner.report.table import Columns, Entry, Table, csv_text, fields
 MOST_EPOCHS: Final = 12  # rows of a table of epochs; the CSV has all
 _ANSWERS: Final = (
     "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
-    "samples in the host's memory to its predictions there, the median of the repeats"
+    "samples in the host's memory to its predictions there, the median of the repeats; p90 and p99 of at least 10 and 100 timings a run"
 )
 _ON_DEVICE: Final = "; on device: the same from its samples in the device's memory until the device is done"
 _ACCURACY: Final = (
@@ -22,7 +22,8 @@ _ACCURACY: Final = (
 )
 _GENERATION: Final = (
     "each batch of prompts by itself: first token: from the prompts in the host's memory to the first token of each sequence; next token: from "
-    "one token of each to the next; prefill and decode: tokens of prompts, and tokens after the first, ÷ their time, the median of the repeats"
+    "one token of each to the next; p90 and p99 of at least 10 and 100 timings a run; prefill and decode: tokens of prompts, and tokens after the "
+    "first, ÷ their time, the median of the repeats"
 )
 _EPOCHS: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
 

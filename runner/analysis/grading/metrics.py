@@ -296,14 +296,19 @@ def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> Ste
         )
         per_rank.setdefault(window.rank, []).extend(steps)
     slowest = max(per_rank.values(), key=lambda steps: math.fsum(steps) / len(steps))
-    found = percentiles(slowest)
-    return StepTime(p50=found.p50, p90=found.p90, p99=found.p99, method=method)
+    p50, p90, p99 = _quantiles(slowest)
+    return StepTime(p50=p50, p90=p90, p99=p99, method=method)
 
 
 def percentiles(seconds: Sequence[float]) -> Percentiles:
-    """Percentiles of at least one timing, by linear interpolation between the two nearest."""
+    """Percentiles of at least one timing."""
+    return Percentiles.known(*_quantiles(seconds), repeats=len(seconds))
+
+
+def _quantiles(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """p50, p90 and p99, by linear interpolation between the two nearest."""
     p50, p90, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.9, 0.99]))
-    return Percentiles(p50=p50, p90=p90, p99=p99, repeats=len(seconds))
+    return p50, p90, p99
 
 
 def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:

@@ -92,12 +92,12 @@ def lone(with_transfer, without_transfer, *, in_flight=4):
 
 
 def test_latencies_are_percentiles_of_lone_batches():
-    # Of 1 to 11 s in any order: p50 is the 6th, p90 the 10th, p99 nine tenths of the way from the 10th to the 11th.
+    # Of 1 to 11 s in any order: p50 is the 6th, p90 the 10th. Eleven have no p99, and two no p90.
     seconds = (11.0, 2.0, 9.0, 4.0, 7.0, 6.0, 5.0, 8.0, 3.0, 10.0, 1.0)
     found = measure([window(0.5, 0.5), lone(seconds, (0.25, 0.75))], started=0.0, unit="images/s", mode="infer")
     whole, without = found.latency.with_transfer, found.latency.without_transfer
-    assert (whole.p50, whole.p90, whole.p99, whole.repeats) == (6.0, 10.0, pytest.approx(10.9), 11)
-    assert (without.p50, without.p90, without.p99, without.repeats) == pytest.approx((0.5, 0.7, 0.745, 2))
+    assert (whole.p50, whole.p90, whole.p99, whole.repeats) == (6.0, 10.0, None, 11)
+    assert (without.p50, without.p90, without.p99, without.repeats) == (0.5, None, None, 2)
     assert found.in_flight == 4
     assert (found.step_time_s.p50, found.step_time_s.method) == (0.5, "step")
 

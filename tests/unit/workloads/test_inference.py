@@ -340,13 +340,23 @@ def test_an_isolated_batch_is_timed_with_and_without_its_transfer(clock):
     _, found = infer(Device(clock), data="synthetic")
     (latency,) = of(found, "latency")
     assert (latency.in_flight, latency.batch) == (3, 2)
-    # The first takes more than 2 s; so does the first without transfer.
+    # One of each takes more than 4 s.
     assert (latency.with_transfer, latency.without_transfer) == ((3.25,), (2.0,))
 
 
 @pytest.mark.parametrize(("each", "times"), [(0.25, 8), (0.001, 1000), (5.0, 1)])
 def test_a_latency_is_repeated_a_thousand_times_or_for_two_seconds(clock, each, times):
-    assert inference.timed(lambda: clock.to(clock.now + each)) == pytest.approx([each] * times)
+    (seconds,) = inference.timed(lambda: clock.to(clock.now + each))
+    assert seconds == pytest.approx([each] * times)
+
+
+def test_two_calls_are_timed_in_turns(clock):
+    """In one block after another, a clock that falls made a batch in device memory slower than with its transfer."""
+    called = []
+    first, second = inference.timed(
+        lambda: (called.append(1), clock.to(clock.now + 1.5)), lambda: (called.append(2), clock.to(clock.now + 0.5))
+    )
+    assert (called, first, second) == ([1, 2, 1, 2], [1.5, 1.5], [0.5, 0.5])
 
 
 def test_iterations_follow_the_rate(clock):
