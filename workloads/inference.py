@@ -284,7 +284,7 @@ def isolated_latencies(predictor, batch):
     return timed(lambda: predictor.collect(predictor.submit(batch)), lambda: predictor.run(placed))
 
 
-def timed(*calls):
+def timed(*calls: object):
     """Seconds of each call in turns, a list for each."""
     seconds, began = [[] for _ in calls], time.monotonic()
     while len(seconds[0]) < MAX_REPEATS and time.monotonic() - began < MAX_LATENCY_SECONDS * len(calls):

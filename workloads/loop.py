@@ -254,7 +254,7 @@ def pace(step_seconds, *, seconds, window):
     """``(iterations, window)`` of whole windows that take at least `seconds` in total, if the slowest rank needs `step_seconds` a step."""
     if not step_seconds:
         refuse("--iterations=0 needs --warmup=2 or more, and ranks that can exchange its rate; give --iterations")
-    target = window or math.ceil(max(MIN_WINDOW_SECONDS, seconds / TARGET_WINDOWS) / step_seconds)
+    target = window or max(2, math.ceil(max(MIN_WINDOW_SECONDS, seconds / TARGET_WINDOWS) / step_seconds))
     window = max(1, min(target, int(MAX_OVERRUN * seconds / MIN_WINDOWS / step_seconds)))
     return window * max(MIN_WINDOWS, math.ceil(seconds / (window * step_seconds))), window
 

@@ -32,6 +32,7 @@ from runner.core.measurement import (
 from runner.core.record import RunRecord
 from runner.core.telemetry import Telemetry
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, devices_in_words
+from runner.core.units import counted
 from runner.core.workload import shown_settings
 
 DEGRADED_BASELINE: Final = "speedup and efficiency are over a baseline that is degraded"
@@ -130,6 +131,11 @@ class Summary(Frozen):
     def rate_unit(self) -> str:
         """The unit of throughput, "images/s"; a matrix has one."""
         return " / ".join(sorted({row.unit for row in self.rows}))
+
+    @property
+    def trains(self) -> bool:
+        """False for inference, which runs on one device each, so that nothing scales."""
+        return not any(row.answers for row in self.rows)
 
     @property
     def ran_on(self) -> str:
@@ -257,10 +263,37 @@ def _notes(trial: AnyTrial, rows: Sequence[Row], by_scale: Mapping[int, Sequence
             yield f"{row.devices}: the first {seconds:.3g} of {total:.3g} measured seconds are left out as a transient"
         if row.withheld:
             yield f"{row.devices}: speedup and efficiency are {row.withheld}"
+        if (
+            row.scale > 1
+            and row.speedup is not None
+            and (other := _differing(by_scale[row.scale], by_scale.get(1, ())))
+        ):
+            yield f"{row.devices}: the runs on one device had another {' and '.join(other)}"
         if row.parts and row.parts.inseparable:
             yield f"{row.devices}: the parts of a step can't be told apart: {row.parts.inseparable}"
     if isinstance(trial, Trial) and trial.scaling == "weak":
         yield from _costly_exchanges(rows)
+    if isinstance(trial, Trial) and trial.epoch_iterations:
+        yield (
+            f"warm-up trains too: its {counted(trial.warmup, 'iteration')} before the first epoch, of {trial.epoch_iterations:,}, "
+            "are in the accuracies and not in the times"
+        )
+
+
+def _differing(records: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
+    """What a baseline on file does not share with the runs that it is compared with: host, driver, kernel or GPU."""
+
+    def gpus(records: Sequence[RunRecord]) -> set[str]:
+        return {gpu.uuid for record in records if record.telemetry for gpu in record.telemetry.gpus}
+
+    facts = {
+        "host": lambda one: one.provenance.host.hostname,
+        "driver": lambda one: one.provenance.driver,
+        "kernel": lambda one: one.provenance.host.kernel,
+    }
+    found = [name for name, of in facts.items() if not set(map(of, baseline)) <= set(map(of, records))]
+    ours, theirs = gpus(records), gpus(baseline)
+    return [*found, *(["GPU"] if ours and not theirs <= ours else [])]
 
 
 def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:

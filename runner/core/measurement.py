@@ -226,6 +226,10 @@ class BatchUsed(Frozen):
     reason: str | None
 
 
+_FEWEST_OF_P90: Final = 10
+_FEWEST_OF_P99: Final = 100
+
+
 class Percentiles(Frozen):
     """Percentiles in seconds over `repeats` timings; None where these are too few."""
 
@@ -237,7 +241,12 @@ class Percentiles(Frozen):
     @classmethod
     def known(cls, p50: float, p90: float, p99: float, *, repeats: int) -> Percentiles:
         """Those that `repeats` timings can give: the p90 of fewer than 10 and the p99 of fewer than 100 would be the slowest."""
-        return cls(p50=p50, p90=p90 if repeats >= 10 else None, p99=p99 if repeats >= 100 else None, repeats=repeats)
+        return cls(
+            p50=p50,
+            p90=p90 if repeats >= _FEWEST_OF_P90 else None,
+            p99=p99 if repeats >= _FEWEST_OF_P99 else None,
+            repeats=repeats,
+        )
 
 
 class LatencyFigures(Frozen):

@@ -233,7 +233,7 @@ def strategies(found: TrainingComparison) -> Report:
             "efficiency (%) ±": lambda way: efficiency(way.row),
             "step (ms)": lambda way: part(way.row, "step_s"),
             "exchange alone (ms)": lambda way: part(way.row, "exchange_alone_s"),
-            "communication (ms)": lambda way: part(way.row, "communication_s"),
+            "communication + update (ms)": lambda way: part(way.row, "communication_s"),
         },
         legend=(
             f"{PLUS_MINUS}; efficiency: against one device; step: wall time; exchange alone: all gradients, by the probe, nothing hidden; "

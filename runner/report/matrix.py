@@ -82,38 +82,42 @@ def interval_marks(summary: Summary) -> str:
 
 def screen(summary: Summary) -> Table:
     """The table that `bench` ends with."""
-    return Table.from_entries(
-        summary.rows,
-        {
-            "devices": lambda row: row.devices,
-            summary.rate_unit: lambda row: with_interval(row.throughput, row.throughput_ci95),
-            "training time (s)": lambda row: figure(row.training_time_s),
-            "speedup": lambda row: with_interval(row.speedup, row.speedup_ci95),
-            "efficiency (%)": lambda row: with_interval(row.efficiency, row.efficiency_ci95, scale=100),
-            "runs": runs,
-            "validity": lambda row: row.status,
-        },
-        title="Result",
-    )
+    columns = {
+        "devices": lambda row: row.devices,
+        summary.rate_unit: lambda row: with_interval(row.throughput, row.throughput_ci95),
+        _time(summary): lambda row: figure(row.training_time_s),
+        "speedup": lambda row: with_interval(row.speedup, row.speedup_ci95),
+        "efficiency (%)": lambda row: with_interval(row.efficiency, row.efficiency_ci95, scale=100),
+        "runs": runs,
+        "validity": lambda row: row.status,
+    }
+    return _without_ratios_of_one(summary, Table.from_entries(summary.rows, columns, title="Result"))
 
 
 def scaling(summary: Summary) -> Table:
     """The scaling table; an unusable row shows no figure, and `OPTIONAL_COLUMNS` are present if known."""
-    return Table.from_entries(
-        summary.rows,
-        {
-            "devices": lambda row: row.devices,
-            "runs": runs,
-            f"{summary.rate_unit} ±": rate,
-            "training time (s)": lambda row: figure(row.training_time_s),
-            "speedup ±": speedup,
-            "efficiency (%) ±": efficiency,
-            **{one.header: _column_text(one) for one in OPTIONAL_COLUMNS if one.shown(summary)},
-            "validity": validity,
-        },
-        title="Scaling",
-        words=("validity",),
+    columns = {
+        "devices": lambda row: row.devices,
+        "runs": runs,
+        f"{summary.rate_unit} ±": rate,
+        _time(summary): lambda row: figure(row.training_time_s),
+        "speedup ±": speedup,
+        "efficiency (%) ±": efficiency,
+        **{one.header: _column_text(one) for one in OPTIONAL_COLUMNS if one.shown(summary)},
+        "validity": validity,
+    }
+    return _without_ratios_of_one(
+        summary, Table.from_entries(summary.rows, columns, title="Scaling", words=("validity",))
     )
+
+
+def _time(summary: Summary) -> str:
+    return "training time (s)" if summary.trains else "measured time (s)"
+
+
+def _without_ratios_of_one(summary: Summary, table: Table) -> Table:
+    ratios = [name for name in table.columns if name.startswith(("speedup", "efficiency"))]
+    return table if summary.trains else table.without(*ratios)
 
 
 def _column_text(column: Column) -> Callable[[Row], str]:
@@ -125,12 +129,12 @@ PARTS: Final = {
     "input": "input_s",
     "compute": "compute_s",
     "stragglers": "stragglers_s",
-    "communication": "communication_s",
+    "communication + update": "communication_s",
     "exchange alone": "exchange_alone_s",
 }
 """Columns of the table of parts, all in milliseconds, and their fields of `StepParts`."""
 PARTS_LEGEND = (
-    "a step = input + compute + stragglers + communication; compute: on one device all but the input, on several a pass without any "
+    "a step = input + compute + stragglers + communication + update; compute: on one device all but the input, on several a pass without any "
     "exchange, mean of the ranks; stragglers: what the slowest rank takes longer; communication: the exchange that compute did not hide, and "
     "the update; exchange alone: all gradients by the probe, no part of the sum"
 )

@@ -65,7 +65,7 @@ def legend(comparison: Comparison) -> str:
         clauses.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
     if any(row.not_the_limit for row in comparison.rows):
         clauses.append(
-            f"{NOT_THE_LIMIT}: a higher rate gained nothing or, where none ran, the exchange by itself does not reach it either"
+            f"{NOT_THE_LIMIT}: a higher rate gained less than 5 % or, where none ran, the exchange by itself does not reach it either"
         )
     if any(row.sent_bytes is not None for row in comparison.rows):
         clauses += _sent(comparison)

@@ -202,7 +202,7 @@ def compare(found: Sequence[Curve]) -> Comparison:
 
 
 def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
-    """Whether a link was not full and a faster one gained nothing or, if none ran, even the exchange alone does not fill it.
+    """Whether a link was not full and a faster one is less than `FASTER` times as fast or, if none ran, even the exchange alone does not fill it.
 
     A link that idles during a step may still be the limit, since computing and sending take turns. The exchange alone sends at most at its
     bus bandwidth, as a ring does.

@@ -68,6 +68,7 @@ def grade(
         started=outcome.started,
         unit=f"{workload.unit}/s",
         mode=trial.mode,
+        device=trial.device,
         loader_workers=0 if isinstance(trial, ExternalTrial) else trial.loader_workers,
     )
     counted = pass_windows(trial, events)

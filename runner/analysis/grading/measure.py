@@ -51,7 +51,7 @@ from runner.core.measurement import (
     Throughput,
 )
 from runner.core.measurement import Backward as BackwardFigures
-from runner.core.request import Mode
+from runner.core.request import Device, Mode
 
 # Phases of the probes (`workloads/probe.py`), which belong neither to the job nor to its figures.
 WIRES, PEAK, PASSES = ("probe_wires", "probe_collectives"), "probe_peak", "probe_compute"
@@ -61,7 +61,13 @@ LEAST_ROUNDS = 2
 
 
 def measure(
-    events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train", loader_workers: int = 0
+    events: Sequence[Event],
+    *,
+    started: float,
+    unit: str,
+    mode: Mode = "train",
+    device: Device = "cpu",
+    loader_workers: int = 0,
 ) -> Measurement:
     """Compute every figure of a run except `flop`; throughput is in `unit`, e.g. `images/s`.
 
@@ -80,6 +86,13 @@ def measure(
         parts = step_parts(
             events, first_window=steady.first_window, seconds=float(kept.seconds.sum()), gradient_bytes=gradient_bytes
         )
+        if device == "gpu" and parts and parts.communication_s is not None and passes_came_first(events):
+            parts = StepParts(
+                step_s=parts.step_s,
+                input_waited_s=parts.input_waited_s,
+                exchange_alone_s=parts.exchange_alone_s,
+                inseparable="passes without any exchange were timed before the first window, when the GPUs ran at another clock",
+            )
     phase_s = _phase_seconds(events)
     first_step = max((event.received for event in events if isinstance(event, FirstStep)), default=None)
     stops = sorted((event for event in events if isinstance(event, RunStop)), key=lambda stop: stop.rank)
@@ -158,8 +171,7 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
     first = {event.rank: event.t for event in events if isinstance(event, FirstStep)}
     warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
     stop = {event.rank: event.t for event in events if isinstance(event, RunStop)}
-    passes = next((event for event in events if isinstance(event, Phase) and event.name == PASSES), None)
-    in_warmup = passes is not None and passes.t <= warm.get(passes.rank, 0.0)  # in older records
+    in_warmup = passes_came_first(events)
     passes_s = found.get(PASSES, 0.0)
     if ranks := warm.keys() & first.keys():
         found["warmup"] = max(warm[rank] - first[rank] for rank in ranks) - (passes_s if in_warmup else 0.0)
@@ -167,6 +179,13 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
         after = sum(found.get(name, 0.0) for name in ALONE) + (0.0 if in_warmup else passes_s)
         found["measure"] = max(stop[rank] - warm[rank] for rank in ranks) - after
     return found
+
+
+def passes_came_first(events: Sequence[Event]) -> bool:
+    """Whether passes without an exchange were timed before the first window, as in older records; now they follow the last step."""
+    warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
+    passes = next((event for event in events if isinstance(event, Phase) and event.name == PASSES), None)
+    return passes is not None and passes.t <= warm.get(passes.rank, 0.0)
 
 
 def epochs(events: Sequence[Event]) -> tuple[EpochFigures, ...]:

@@ -79,11 +79,16 @@ class GlobalWindows:
 
     @property
     def within(self) -> GlobalWindows | None:
-        """The same windows without their first steps; None if steps were not timed, or a window has only one."""
-        if self.first_share is None or self.first_seconds is None or bool((self.first_share >= 1).any()):
+        """The same windows without their first steps; None if steps were not timed, or a window is a single one."""
+        if self.first_share is None or self.first_seconds is None or self.of_single_steps:
             return None
         found = GlobalWindows(self.samples * (1 - self.first_share), self.seconds - self.first_seconds)
         return found if found.seconds.sum() > 0 else None
+
+    @property
+    def of_single_steps(self) -> bool:
+        """Whether a window is a single step, which does not show what the end of a window costs."""
+        return self.first_share is not None and bool((self.first_share >= 1).any())
 
 
 def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
@@ -132,6 +137,8 @@ def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows],
     and the shorter the windows, the more often. It shows in each window's first step: an efficiency that changes by `EDGE_TOLERANCE` or
     more without those steps describes the windows, not the job.
     """
+    if any(run.of_single_steps for run in (*scaled, *base)):
+        return "not comparable: windows of a single step do not show what their ends cost; leave ITERATIONS out, or ask for more"
     ours, theirs = ([run.within for run in runs] for runs in (scaled, base))
     own, other = ([run for run in runs if run] for runs in (ours, theirs))
     if len(own) < len(ours) or len(other) < len(theirs):

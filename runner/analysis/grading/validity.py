@@ -40,8 +40,8 @@ SLOWED_PERCENT: Final = 1.0
 # The most that the sampler may use of all CPUs of a node.
 SAMPLER_PERCENT: Final = 1.0
 RISE_C: Final = 5.0
-# In shorter spans, every GPU that was idle before is still warming up.
-RISE_SPAN_S: Final = 30.0
+# In shorter spans, such as the default 30 s, every GPU that was idle before is still warming up.
+RISE_SPAN_S: Final = 60.0
 POWER_CAP: Final = "power cap"
 # Share of the CPU time of a job's own cores. The kernel, the runner and the sampler took 2 % of it on behalf of a job that ran alone.
 OTHERS_SHARE: Final = 0.1

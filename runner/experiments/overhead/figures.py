@@ -261,7 +261,7 @@ def _notes(differs: Sequence[tuple[str, str, str]], records: Sequence[RunRecord]
 
 
 LEGEND: Final = (
-    "suite: a whole `dlscale bench`; unwatched: the same without samplers; host: the same by ENGINE=host; bare: a plain loop in the same "
+    "suite: a whole `dlscale bench` that does not wait for idle power; unwatched: the same without samplers; host: the same by ENGINE=host; bare: a plain loop in the same "
     "environment, without the suite. Rates are samples ÷ seconds of all measured iterations; ÷ is of two sides of one round. Outside: seconds "
     "of the whole command beyond those of its program; first step: seconds from the start of the command, of the bare loop from that of its "
     "process, to the end of the first step; delay: how much more the suite's are than the bare loop's. All rounds: ratio of throughputs over all of them, of the steady windows (beside the bare "

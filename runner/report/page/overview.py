@@ -219,6 +219,18 @@ class Shown:
         return hardware(self.records[0])
 
 
+def _against(before: Shown, last: Shown) -> list[Table]:
+    """The rates of two matrices, without the runs that both have: the latest reuses a baseline on file."""
+    shared = {record.run_id for record in before.records} & {record.run_id for record in last.records}
+    sides = [[record for record in one.records if record.run_id not in shared] for one in (before, last)]
+    if not all(sides):
+        return []
+    pairs = comparison_text.table(compare(*sides, names=(before.name, last.name)))
+    names = {"A": "before", "B": "latest", "B/A": "ratio"}
+    columns = tuple(names.get(name, name) for name in pairs.columns)
+    return [pairs.model_copy(update={"title": "Against the one before", "columns": columns, "legend": LEGEND})]
+
+
 def hardware(record: RunRecord) -> str:
     """The GPU or processor of a machine, whatever number of cores a run used."""
     return re.sub(r", \d+ cores?$", "", machine(record))
@@ -233,13 +245,7 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
     before = _before(last, ordered[:-1])
     tables = [matrix.screen(last.summary)]
     if before:
-        compared = compare(before.records, last.records, names=(before.name, last.name))
-        pairs = comparison_text.table(compared)
-        sides = {"A": "before", "B": "latest", "B/A": "ratio"}
-        columns = tuple(sides.get(name, name) for name in pairs.columns)
-        tables.append(
-            pairs.model_copy(update={"title": "Against the one before", "columns": columns, "legend": LEGEND})
-        )
+        tables += _against(before, last)
         differ = tuple(one for one in _facts(before, last) if one[1] != one[2])
         tables.append(
             Table(

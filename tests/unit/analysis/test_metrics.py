@@ -129,6 +129,12 @@ def test_an_efficiency_caused_by_waits_at_window_ends_is_withheld():
     assert metrics.incomparable([joined([120] * 10, [0.33] * 10)], [one], scale=4) is None  # steps were not timed
 
 
+def test_an_efficiency_of_windows_of_a_single_step_is_withheld():
+    """Each step ends in a wait of 10 ms: 4 × 10 / 0.11 over 120 / 1.2 / 4 is 0.909, and nothing shows that it would be 1."""
+    four, one = timed([40] * 10, [0.11] * 10, 0.11, iterations=1), timed([120] * 10, [1.2] * 10, 0.1, iterations=12)
+    assert "windows of a single step" in metrics.incomparable([four], [one], scale=4)
+
+
 def test_drift_compares_the_later_half_with_the_earlier():
     assert metrics.drift_of(joined([10] * 4, [1, 1, 1, 2])) == pytest.approx(-1 / 3)  # 20 in 3 s, 20 in 2 s
 

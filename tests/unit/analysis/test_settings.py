@@ -115,7 +115,7 @@ def test_the_table_shows_the_parts_of_a_step():
     parts = StepParts(step_s=0.4, exchange_alone_s=0.05, communication_s=0.1)
     (found,) = strategies((DDP, ALONE, but(HOROVOD, measurement={"step_parts": parts})))
     table = comparisons.strategies(found).tables[0]
-    assert table.columns[5:8] == ("step (ms)", "exchange alone (ms)", "communication (ms)")
+    assert table.columns[5:8] == ("step (ms)", "exchange alone (ms)", "communication + update (ms)")
     assert [row[5:8] for row in table.rows] == [("–", "–", "–"), ("400.0", "50.00", "100.0")]
     assert "| horovod over gloo, gloo controller | 1 | 150.0 | 0.833 |" in comparisons.strategies(found).markdown()
     shown = comparisons.strategies(found).page_block()

@@ -179,3 +179,20 @@ def test_the_version_is_the_one_that_the_program_reports(asked, reference, told,
     found = record(trial=examples.trial(version=asked))
     _, found = but((Path("a"), found), image={"reference": reference}, provenance={"framework_version": told})
     assert version_of(found) == named
+
+
+def test_a_baseline_of_another_driver_or_host_is_told():
+    """A run on one GPU under another driver, on another host, gave a speedup without a word."""
+    one, two = run("a"), run("b", 0.2, scale=2)
+    host = one[1].provenance.host.model_copy(update={"hostname": "there"})
+    other = but(one, provenance={"driver": "470.0", "host": host})
+    assert summarize([one, two]).notes == ()
+    (note,) = summarize([other, two]).notes
+    assert note.endswith("the runs on one device had another host and driver")
+
+
+def test_training_in_the_warm_up_of_a_convergence_is_told():
+    """20 iterations before epochs of 62 are a third of an epoch more training than the table says."""
+    trial = examples.trial(mode="converge", epoch_iterations=8)
+    (note,) = summarize([(Path("a"), record(run_id="a", trial=trial))]).notes
+    assert f"its {trial.warmup} iterations before the first epoch, of 8," in note

@@ -446,9 +446,9 @@ def test_the_default_power_cap_is_no_doubt(limit):
         ({"slowdown_percent": {"power brake": 1.0}}, 0),
         ({"slowdown_percent": {"power brake": 1.01}}, 1),
         # A rising temperature counts only in long spans.
-        ({"measured_s": 30.0, "temperature_rise_c": 9.0}, 0),
-        ({"measured_s": 31.0, "temperature_rise_c": 5.0}, 0),
-        ({"measured_s": 31.0, "temperature_rise_c": 5.1}, 1),
+        ({"measured_s": 60.0, "temperature_rise_c": 9.0}, 0),
+        ({"measured_s": 61.0, "temperature_rise_c": 5.0}, 0),
+        ({"measured_s": 61.0, "temperature_rise_c": 5.1}, 1),
     ],
 )
 def test_the_threshold_of_each_doubt(changes, count):

@@ -142,6 +142,18 @@ def two_matrices():
     return found.page(title="t", made="m")
 
 
+def test_a_baseline_that_the_latest_matrix_reuses_is_not_compared_with_itself():
+    """A run stood on both sides, with a ratio near 1."""
+    found = Collected()
+    old = [pages.scaled(n, matrix="a") for n in (1, 2)]
+    new = [old[0], pages.scaled(2, matrix="b", number=9 * 10**8)]
+    for matrix, own in (("a", old), ("b", new)):
+        found.matrix(Measured.of([(Path(record.run_id), record) for record in own]), name=matrix, watched={})
+    _, against, *_ = values(written(found.page(title="t", made="m")))["blocks"]["latest-run"]["tables"]
+    assert (against["title"], len(against["rows"])) == ("Against the one before", 1)
+    assert "2 CPU workers" in against["rows"][0][0]
+
+
 def test_the_page_opens_with_the_latest_run_and_what_differs_from_the_one_before():
     page = two_matrices()
     first = values(written(page))["blocks"]["latest-run"]
