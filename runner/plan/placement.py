@@ -140,12 +140,17 @@ class WireRequest:
 def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_only: bool) -> tuple[Interconnect, ...]:
     """The kinds of wire to run over: as requested, or all that exist with COMPARE.
 
-    Raises RequestError if there is nothing to compare, or if CPUs are to use a wire of GPUs.
+    Raises RequestError if there is nothing to compare, or if CPUs are to use a wire that they have not.
     """
     of_gpus = [kind for kind in request.interconnect if kind in ("nvlink", "pcie")]
     if of_gpus and device == "cpu" and len(members) == 1:  # several nodes are refused with their own reason
         raise RequestError(
-            f"INTERCONNECT={of_gpus[0]} needs GPUs, and this runs on DEVICE=cpu; ask for INTERCONNECT=auto, shm or loopback"
+            f"INTERCONNECT={of_gpus[0]} needs GPUs, and this runs on DEVICE=cpu; ask for INTERCONNECT=auto or loopback"
+        )
+    if ip_only and device == "cpu" and len(members) == 1 and "shm" in request.interconnect:
+        raise RequestError(
+            "INTERCONNECT=shm asked, but the gradients of these CPU workers travel by IP; ask for INTERCONNECT=auto or loopback, "
+            "or for STRATEGY=horovod CONTROLLER=mpi"
         )
     if not request.compare or request.interconnect != ("auto",):
         return request.interconnect

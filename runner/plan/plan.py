@@ -22,7 +22,7 @@ from runner.core.workload import PARTS_OF_BATCH, SEQUENCE, SHARED_BY, Model, Set
 from runner.plan import techniques
 from runner.plan.discovery import Resources
 from runner.plan.placement import KINDS, WireRequest, cases, choose_wires, kinds, nodes_for, scales
-from runner.plan.profiling import passes
+from runner.plan.profiling import OF_GPUS, passes
 from runner.plan.strategy import Chosen, check_shares, choose
 
 # Sizes in bytes of the messages that are timed on the job's own wires before its first step, from latency-bound to bandwidth-bound.
@@ -66,10 +66,8 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     if request.decode == "gpu":
         workload.check_gpu_decode(framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
-    if "calls" in request.profile and device == "cpu":
-        raise RequestError(
-            "PROFILE=calls records calls of the CUDA API, and CPUs make none; ask for GPUS=n, or leave it out"
-        )
+    if device == "cpu" and (of_gpus := [kind for kind in request.profile if kind in OF_GPUS]):
+        raise RequestError(f"PROFILE={','.join(of_gpus)} is of GPUs; ask for GPUS=n, or leave it out")
     requested = scales(request, resources.image, members)
     if request.mode == "infer" and requested != (1,):
         if request.gpus or request.workers:
@@ -80,6 +78,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in all_scales}
     strategy = choose(request, image=resources.image, workload=workload, scales=requested, nodes=max(nodes.values()))
     for scale in (one for one in requested if one > 1):
+        techniques.refuse_without_effect(request, strategy=strategy.name)
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
     ip_only = strategy.ip_only(device)
     matrix = _Matrix(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.cluster.machine.hostfs import read_text
+from runner.core.events import ProfileKind
 from runner.core.request import BARE_ENGINES, NARROWED, Device, EngineName, Request
 from runner.core.trial import Counting, ProfilePass, Trial
 
@@ -26,6 +27,8 @@ ITERATIONS: Final = 5
 # Nsight Compute takes 0.06 to 0.3 s per kernel on an H200, both runs together, and a step has hundreds of kernels.
 REPLAYED_ITERATIONS: Final = 1
 MAX_REPLAYED: Final = 2_000  # kernels: two to ten minutes
+# Passes that read counters of GPUs, or record calls of their API.
+OF_GPUS: Final = frozenset[ProfileKind]({"metrics", "calls"})
 # Iterations per window before the profiler starts, if the measured runs choose their own window.
 WINDOW: Final = 5
 # The file that says whether ordinary users may read the GPU's counters, and where NVIDIA's packages and the CUDA toolkit install Nsight Compute.

@@ -89,7 +89,7 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, scales: tup
 
 
 def offered(image: AnyImage) -> tuple[StrategyName, ...]:
-    """The strategies that an image can train with, including Horovod if the image has it."""
+    """The strategies of an image's framework and device; whether it has Horovod is checked when its version is chosen."""
     return tuple(
         name
         for name, strategy in STRATEGIES.items()

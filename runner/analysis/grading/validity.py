@@ -334,15 +334,17 @@ def cpu_time_taken(telemetry: Telemetry, *, cores: Collection[int], used_s: floa
     `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.
     """
     (host,) = telemetry.hosts or (None,)
-    if host is None or host.core_percent is None or not cores or max(cores) >= len(host.core_percent):
+    if host is None or not cores:
         return ()
-    whole_s = host.measured_s * len(cores)
-    others_s = host.measured_s * math.fsum(host.core_percent[core] for core in cores) / 100 - used_s
     samples = host.measured_s * (telemetry.hz or 0)
     if samples < FEWEST_SAMPLES:
         return (
             f"{host.measured_s:.1f} s with {int(samples)} samples are too short to tell whether others used the job's cores; measure longer",
         )
+    if host.core_percent is None or max(cores) >= len(host.core_percent):
+        return ()
+    whole_s = host.measured_s * len(cores)
+    others_s = host.measured_s * math.fsum(host.core_percent[core] for core in cores) / 100 - used_s
     if others_s <= OTHERS_SHARE * whole_s:
         return ()
     which = f"core {min(cores)}" if len(cores) == 1 else f"{len(cores)} cores"

@@ -25,6 +25,7 @@ from runner.experiments.studies.model import NOTHING, Altered, Cell, Machine, Pi
 from runner.experiments.studies.sample import sample_for
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.images.catalog import release
+from runner.plan.profiling import OF_GPUS
 from runner.results.published.model import Conditions, Published
 
 PASSES: Final[dict[Device, int]] = {"cpu": MIN_STEADY_WINDOWS, "gpu": 5 * MIN_STEADY_WINDOWS}
@@ -430,10 +431,8 @@ def _request(
         scales[-1] > 1 and block.device == "gpu" and context.user_request.framework in (None, block.where.framework)
     )
     given = {name: getattr(context.user_request, name) for name in ("engine", "image", "mounts")}
-    # A CPU has no counters and makes no CUDA calls; not every stand-in framework can record calls.
-    left_out = (
-        {"metrics", "calls"} if device == "cpu" else {"calls"} if context.framework != block.named_framework else ()
-    )
+    # Not every stand-in framework can record calls.
+    left_out = OF_GPUS if device == "cpu" else {"calls"} if context.framework != block.named_framework else ()
     profile = tuple(kind for kind in block.profile if kind not in left_out)
     samples = context.shortened("samples")
     passes = -(-samples // setup.batch) if samples else None

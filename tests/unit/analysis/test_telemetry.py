@@ -482,6 +482,9 @@ def test_too_few_samples_to_attribute_cpu_time_are_a_doubt():
     assert taken.startswith("others used the job's core 0")
     (short,) = cpu_time_taken(found.model_copy(update={"hz": 4.9}), cores={0}, used_s=0.0)
     assert short.startswith("4.0 s with 19 samples are too short to tell")
+    none = found.hosts[0].model_copy(update={"measured_s": 0.04, "core_percent": None})
+    (without,) = cpu_time_taken(found.model_copy(update={"hosts": (none,)}), cores={0}, used_s=0.0)
+    assert without.startswith("0.0 s with 0 samples are too short to tell")
 
 
 # --- repeats

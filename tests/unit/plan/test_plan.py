@@ -192,7 +192,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"compression": "fp16"}, {}, "COMPRESSION is a setting of STRATEGY=horovod, not of kvstore"),
         ({"strategy": "horovod", "operations": "mpi"}, {}, "OPERATIONS=mpi does not go with CONTROLLER=gloo"),
         ({"xla": True}, {}, "XLA compiles TensorFlow's step"),
-        ({"profile": ("calls",)}, {"framework": "pytorch"}, "PROFILE=calls records calls of the CUDA API, and CPUs"),
+        ({"profile": ("calls",)}, {"framework": "pytorch"}, "PROFILE=calls is of GPUs"),
         ({"gpu_memory": "all"}, {}, "GPU_MEMORY=all is an option of TensorFlow, not of FRAMEWORK=mxnet"),
         ({"gpu_memory": "all"}, {"framework": "tensorflow"}, "GPU_MEMORY=all applies to GPUs, and this runs on"),
         (
@@ -243,6 +243,13 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"strategy": "dp"}, {"framework": "pytorch"}, "STRATEGY=dp is not offered by pytorch 2.13.0-cpu on"),
         ({"strategy": "mirrored", "gpus": (1,)}, ONE_DEVICE, "STRATEGY=mirrored is not offered by tensorflow 1.15.5"),
         ({"profile": ("metrics",)}, {"framework": "caffe"}, "PROFILE=metrics is not offered by FRAMEWORK=caffe"),
+        ({"profile": ("kernels", "metrics", "calls")}, {"framework": "pytorch"}, "PROFILE=metrics,calls is of GPUs"),
+        ({"workers": (2,), "interconnect": ("shm",)}, {"framework": "pytorch"}, "INTERCONNECT=shm asked, but the"),
+        (
+            {"workers": (2,), "strategy": "horovod", "techniques": ("fused-optimizer", "one-message")},
+            {"framework": "pytorch"},
+            "TECHNIQUES=one-message has no effect with STRATEGY=horovod",
+        ),
     ],
 )
 def test_an_impossible_request_is_refused_in_one_sentence(fields, on, sentence):
