@@ -42,14 +42,16 @@ UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal)
 meant = $(or $(patsubst %,; did you mean %? See,$(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.argv[1:]); \
   c = {w.lower(): w for w in b}; \
   print("-or-".join(dict.fromkeys(c[m] for w in a for m in difflib.get_close_matches(w.lower(), c, 2, 0.75))))' '$(subst ','\'',$(1))' '$(2)' 2>/dev/null)),; see)
-$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN)$(subst -or-, or ,$(call meant,$(UNKNOWN),$(foreach goal,$(GOALS),$(TAKES.$(goal))))) `make help`, and set what is for the environment before `make`))
-# make takes the last of `GPUS=1 GPUS=2`.
-TWICE := $(shell sed -zn 's/^\([A-Z_]*\)=.*/\1/p' /proc/$$PPID/cmdline 2>/dev/null | sort -z | uniq -dz | tr '\0' ' ')
-$(if $(strip $(TWICE)),$(error $(firstword $(TWICE)) is given twice; leave one of them out))
 TARGETS := $(shell sed -n 's/^\([a-z][a-z-]*\):.* ## .*/\1/p' Makefile)
 STRANGE := $(filter-out $(TARGETS) .venv/%,$(MAKECMDGOALS))
 COMMANDS = $(shell sed -n 's/^### dlscale \([a-z]*\)$$/\1/p' docs/options.md)
 $(if $(STRANGE),$(error no target $(STRANGE)$(if $(filter $(COMMANDS),$(STRANGE)),; type `.venv/bin/dlscale $(STRANGE)`,$(subst -or-, or ,$(call meant,$(STRANGE),$(TARGETS))) `make help`)))
+# A dry run of bench is a target of its own.
+PLAN := $(if $(filter bench,$(GOALS)),$(filter DRY_RUN,$(UNKNOWN)))
+$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN)$(if $(PLAN),; type `make plan`,$(subst -or-, or ,$(call meant,$(UNKNOWN),$(foreach goal,$(GOALS),$(TAKES.$(goal))))) `make help`, and set what is for the environment before `make`)))
+# make takes the last of `GPUS=1 GPUS=2`.
+TWICE := $(shell sed -zn 's/^\([A-Z_]*\)=.*/\1/p' /proc/$$PPID/cmdline 2>/dev/null | sort -z | uniq -dz | tr '\0' ' ')
+$(if $(strip $(TWICE)),$(error $(firstword $(TWICE)) is given twice; leave one of them out))
 
 # make would export, and expand, the variables of its command line; the flags carry all of them, so export none.
 unexport $(filter-out $(ALWAYS),$(GIVEN))

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, cast
 
 import typer
 
-from runner.commands.options import Text, flag, takes
+from runner.commands.options import Text, directory_argument, flag, takes
 from runner.core import parsing
 from runner.core.errors import RequestError
 from runner.core.request import Request
@@ -81,7 +81,13 @@ def plan(
 
 
 def collect(
-    directory: Annotated[Path, typer.Argument(help="folder that `dlscale plan --format=k8s` wrote, after its run.sh")],
+    directory: Annotated[
+        Path,
+        directory_argument(
+            "folder that `dlscale plan --format=k8s` wrote, after its run.sh",
+            example="DIR=results/kubernetes/... with make, or dlscale collect results/kubernetes/...",
+        ),
+    ],
 ) -> None:
     """Make records of pods' logs: figures and validity, and which facts are unknown because the runner did not start the run."""
     from runner.run.pods import collect as make

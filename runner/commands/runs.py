@@ -205,6 +205,8 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
                 f"{directory}: is a measured run without a profiler; name a pass under one, or run with PROFILE=kernels"
             )
         return directory, record
+    if not directory.exists():
+        raise RequestError(f"RUN={directory} does not exist; name a pass under a profiler, or a folder of them")
     every = find.read_runs(run for folder in folders_under(directory) for run in run_directories(folder))
     notify(every.skipped)
     found = [(path, record) for path, record in every.runs if record.profiled]

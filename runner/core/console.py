@@ -118,7 +118,7 @@ _NO_VARIABLES: Final = {"command", "links", "mounts"} | COMMAND_OPTIONS.keys()
 _MORE_VARIABLES: Final = {"mount", "link_rate", "link_delay", "format", "program", "source"} | _MORE_SWITCHES
 _VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _NO_VARIABLES | _MORE_VARIABLES
 _TARGETS: Final = ("doctor", "clean", "studies")
-"""Commands that advice names without arguments, and that are also targets of make."""
+"""Commands that advice names without arguments or with flags, and that are also targets of make."""
 # A command line in backticks, or a flag with its value: a word in capitals, or one with `:`, `/` or `.` in it.
 _ADVICE: Final = re.compile(r"`dlscale ([^`]+)`|--([a-z][a-z-]*)(?:[= ]([A-Z]+\b|[^\s;,]*[:/.][^\s;,]+))?")
 
@@ -131,9 +131,21 @@ def in_user_terms(sentence: str) -> str:
 def _for_make(found: re.Match[str]) -> str:
     command, flag, value = found.groups()
     if command:
-        return f"`make {command}`" if command in _TARGETS else f"`.venv/bin/dlscale {command}`"
+        target, *flags = command.split()
+        words = [_variable(flag) for flag in flags]
+        known = target in _TARGETS and all(words)
+        return f"`make {' '.join((target, *filter(None, words)))}`" if known else f"`.venv/bin/dlscale {command}`"
     name = flag.replace("-", "_")
     if name not in _VARIABLES:
         return found[0]
     value = "1" if name in _SWITCHES else value
     return name.upper() + (f"={value}" if value else "")
+
+
+def _variable(flag: str) -> str | None:
+    """Put a flag of a command line in make's terms: ``"--hosts=a:4"`` is ``"HOSTS=a:4"``; None if make has no such variable."""
+    word, _, value = flag.partition("=")
+    name = word.removeprefix("--").replace("-", "_")
+    if not flag.startswith("--") or name not in _VARIABLES:
+        return None
+    return f"{name.upper()}={'1' if name in _SWITCHES else value or '...'}"

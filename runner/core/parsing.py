@@ -152,7 +152,8 @@ def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None
         words = [word.strip() for word in (rate or "none").split(",")]
         rates = [None if word == "none" else parse_rate(word) for word in words]
     except ValueError as error:
-        raise RequestError(f"LINK_RATE={rate or ''} LINK_DELAY={delay or ''}: {error}") from error
+        given = [f"{name}={text}" for name, text in (("LINK_RATE", rate), ("LINK_DELAY", delay)) if text]
+        raise RequestError(f"{' '.join(given)}: {error}") from error
     found = [
         None if rate_mbit is None and not delay_ms else Link(rate_mbit=rate_mbit, delay_ms=delay_ms, emulated=True)
         for rate_mbit in rates

@@ -238,6 +238,19 @@ class Workload(Frozen):
             )
         return f"{self.name}/{self.programs['infer' if mode == 'infer' else 'train'][framework]}"
 
+    def check_model(self, name: str, *, framework: str, mode: Mode) -> None:
+        """Refuse a framework that has no program for a mode; the error names those that have one and offer the model."""
+        offered = [
+            known
+            for known in self.frameworks(mode)
+            if any(model.name == name and known in model.frameworks for model in self.models)
+        ]
+        if offered and framework not in self.frameworks(mode):
+            raise RequestError(
+                f"MODEL={name} with MODE={mode} has no program for FRAMEWORK={framework}; "
+                f"ask for FRAMEWORK={' or '.join(offered)}"
+            )
+
     def find_model(self, name: str, *, framework: str) -> Model:
         """Look a model up by name. Raises RequestError if it does not exist, or if the framework does not offer it."""
         known = {model.name: model for model in self.models}

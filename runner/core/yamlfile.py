@@ -6,12 +6,14 @@ A key that is not read would be a setting that silently does not apply, so unkno
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from yaml.constructor import ConstructorError
 
@@ -53,8 +55,8 @@ class _Loader(_Fastest):  # type: ignore[misc]
             raise ConstructorError(None, None, what, node.start_mark) from error
 
 
-def load(path: Path, model: type[M]) -> M:
-    """Read the YAML file `path` as a `model`. Raises RequestError with file, line and key.
+def load(path: Path, model: type[M], *, example: str | None = None) -> M:
+    """Read the YAML file `path` as a `model`; `example` is a file of the suite of that kind. Raises RequestError with file, line and key.
 
     Example: ``images/versions.yaml:12: unknown key 'pyton' in images.mxnet[0]; did you mean 'python'?``
     """
@@ -73,7 +75,7 @@ def load(path: Path, model: type[M]) -> M:
         loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
-            raise RequestError(f"{path}:1: is empty; expected the keys {', '.join(sorted(_keys_at(model, ())))}")
+            raise RequestError(f"{path}:1: is empty; expected the keys {', '.join(sorted(_fields_at(model, ())))}")
         return model.model_validate(loader.construct_document(root))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -86,7 +88,7 @@ def load(path: Path, model: type[M]) -> M:
         # Report a mistyped key rather than the key that is missing because of it.
         first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
         line, location = _locate(root, first["loc"])
-        raise RequestError(f"{path}:{line}: {_sentence(first, location, model)}") from error
+        raise RequestError(f"{path}:{line}: {_sentence(first, location, model, example)}") from error
 
 
 def _refuse_oversized(text: str, path: Path) -> None:
@@ -111,18 +113,30 @@ def _refuse_oversized(text: str, path: Path) -> None:
             raise RequestError(f"{path}:{line}: {what}, unlike any file of the suite; check the path")
 
 
-def _sentence(detail: ErrorDetails, location: Location, model: type[BaseModel]) -> str:
+def _sentence(detail: ErrorDetails, location: Location, model: type[BaseModel], example: str | None) -> str:
     """Put one of pydantic's errors into a sentence with the next step."""
     if detail["type"] == "extra_forbidden":
         key, parent = str(location[-1]), location[:-1]
-        known = sorted(_keys_at(model, parent))
+        known = sorted(_fields_at(model, parent))
         close = difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
         return f"unknown key {key!r} in {_dotted(parent)}; {hint}"
     if detail["type"] == "missing":
         return f"key {str(detail['loc'][-1])!r} is missing in {_dotted(location)}; add it"
     message = detail["msg"].removeprefix("Value error, ")
-    return f"{_dotted(location)} is {shorten(repr(detail['input']))}: {message[:1].lower()}{message[1:]}; correct it"
+    step = "correct it"
+    if detail["type"] == "model_type":  # pydantic's message names the type
+        message = f"expected {_expected(_fields_at(model, location))}"
+        step = f"see {example}" if example else step
+    return f"{_dotted(location)} is {shorten(repr(detail['input']))}: {message[:1].lower()}{message[1:]}; {step}"
+
+
+def _expected(fields: Mapping[str, FieldInfo]) -> str:
+    """Say which keys a mapping needs, or may have if it needs none: ``"`hosts:` with a list"``."""
+    known = {name: field for name, field in fields.items() if field.is_required()} or fields
+    lists = {name for name, field in known.items() if get_origin(field.annotation) in (list, tuple)}
+    words = [f"`{name}:`{' with a list' if name in lists else ''}" for name in known]
+    return (" and " if known is not fields else " or ").join(words) or "a mapping"
 
 
 def _locate(node: yaml.Node, loc: Location) -> tuple[int, Location]:
@@ -144,15 +158,18 @@ def _locate(node: yaml.Node, loc: Location) -> tuple[int, Location]:
     return line, tuple(seen)
 
 
-def _keys_at(kind: Any, location: Location) -> set[str]:
+def _fields_at(kind: Any, location: Location) -> dict[str, FieldInfo]:
     """Return the keys that a mapping at a location within a type may have; for a union, those of all members."""
     if get_origin(kind) in (Union, UnionType, Annotated):
-        return set[str]().union(*(_keys_at(member, location) for member in get_args(kind)))
+        return {name: field for one in get_args(kind) for name, field in _fields_at(one, location).items()}
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        fields = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
-        return _keys_at(fields.get(str(location[0])), location[1:]) if location else set(fields)
+        fields = {field.alias or name: field for name, field in kind.model_fields.items()}
+        if not location:
+            return fields
+        inner = fields.get(str(location[0]))
+        return _fields_at(inner.annotation, location[1:]) if inner else {}
     values = [argument for argument in get_args(kind) if argument is not Ellipsis]
-    return _keys_at(values[-1], location[1:]) if values and location else set()
+    return _fields_at(values[-1], location[1:]) if values and location else {}
 
 
 def _dotted(location: Location) -> str:

@@ -82,7 +82,7 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
     if not passes:
         place = shlex.quote(str(_relative(out)))
         command = f"make report DIR={place}" if "MAKELEVEL" in os.environ else f"dlscale report {place}"
-        more = "" if verbose else f", or the same with {in_user_terms('--verbose')}"
+        more = "" if verbose else f", or this bench again with {in_user_terms('--verbose')}"
         lines.append(f"next: {command}{more}")
     # Do not wrap these lines on a narrow terminal: paths and commands are copied from them.
     console.print("\n".join(lines), style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -90,15 +90,32 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
 
 def _trains(record: RunRecord) -> bool:
     """Whether the record is a usable PyTorch training of a modelled strategy, at a fixed batch per device, that ran alone."""
+    return next(_unfit(record), None) is None
+
+
+def _unfit(record: RunRecord) -> Iterator[str]:
+    """Yield why the record is no such training: what it is, and what can be predicted instead."""
     trial = record.trial
-    return (
-        isinstance(trial, Trial)
-        and (trial.framework, trial.mode, trial.scaling, trial.concurrent) == ("pytorch", "train", "weak", None)
-        and trial.strategy in _MODELLED
-        and not record.profiled
-        and record.validity.status in ("valid", "degraded")
-        and record.measurement.step_parts is not None
-    )
+    if not isinstance(trial, Trial):
+        yield "is of a program of yours; name a training of the suite's own program"
+        return
+    for variable, value, needed in (
+        ("FRAMEWORK", trial.framework, "pytorch"),
+        ("MODE", trial.mode, "train"),
+        ("SCALING", trial.scaling, "weak"),
+    ):
+        if value != needed:
+            yield f"has {variable}={value}; name a run with {variable}={needed}"
+    if trial.concurrent is not None:
+        yield "ran under CONCURRENT; name a run without it"
+    if trial.strategy not in _MODELLED:
+        yield f"has STRATEGY={trial.strategy}; name a run with STRATEGY={' or '.join(_MODELLED)}"
+    if record.profiled:
+        yield "is a pass under a profiler; name a measured run"
+    if record.validity.status not in ("valid", "degraded"):
+        yield f"is {record.validity.status}; name a run that is valid or degraded"
+    if not record.measurement.step_parts:
+        yield "has no times of the parts of a step; run it again"
 
 
 def _trial(record: RunRecord) -> Trial:
@@ -113,8 +130,7 @@ def _refuse(run: RunRecord, own: Sequence[RunRecord]) -> None:
         )
     if not own:
         raise RequestError(
-            f"{run.run_id}: only a PyTorch training on one device with SCALING=weak that is valid or degraded can be predicted, "
-            "for ddp; `dlscale ls` lists the runs"
+            f"{run.run_id} {next(_unfit(run), 'is not among the runs on file; name one that is')}; `dlscale ls` lists the runs"
         )
 
 

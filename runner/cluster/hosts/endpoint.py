@@ -248,4 +248,4 @@ def engine_errors(connection: Connection) -> Iterator[None]:
     except (EngineRefusedError, EngineSilentError) as error:
         raise RequestError(connection.sentence(error)) from error
     except EngineError as error:
-        raise RequestError(f"{connection.host.name}: {error}; see `dlscale doctor --hosts`") from error
+        raise RequestError(f"{connection.host.name}: {error}; see `dlscale doctor --hosts=...`") from error

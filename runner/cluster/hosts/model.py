@@ -289,7 +289,7 @@ def load_hosts(text: str) -> Hosts:
 
 
 def _from_yaml(path: Path) -> Hosts:
-    file = yamlfile.load(path, _File)
+    file = yamlfile.load(path, _File, example="examples/c4130x4.yaml")
     index_of: dict[str, int] = {}
     for index, entry in enumerate(file.hosts):
         if entry.name in index_of:

@@ -260,7 +260,7 @@ def require_all(names: Sequence[str], answers: Sequence[R | RequestError]) -> tu
     refusals = [(name, answer) for name, answer in zip(names, answers, strict=True) if isinstance(answer, RequestError)]
     if refusals:
         others = ", ".join(name for name, _ in refusals[1:])
-        more = f" ({others} can't be used either: `dlscale doctor --hosts` says why)" if others else ""
+        more = f" ({others} can't be used either: `dlscale doctor --hosts=...` says why)" if others else ""
         raise RequestError(f"{refusals[0][1]}{more}")
     return tuple(answer for answer in answers if not isinstance(answer, RequestError))
 

@@ -262,6 +262,21 @@ def test_strong_scaling_is_no_point_and_is_refused(records):
         predicted(next(one for one in strong if one.trial.world_size == 1), strong, **given)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"framework": "tensorflow"}, "has FRAMEWORK=tensorflow;"),
+        ({"mode": "infer"}, "has MODE=infer;"),
+        ({"strategy": "zero3"}, "has STRATEGY=zero3;"),
+        ({"concurrent": "2 at once"}, "CONCURRENT"),
+    ],
+)
+def test_a_run_that_cannot_be_predicted_is_refused_with_the_condition_that_it_fails(records, changes, said):
+    run = again(next(record for record in records if record.trial.world_size == 1), changes)
+    with pytest.raises(RequestError, match=f"^{run.run_id} .*{said}"):
+        predicted(run, [run], wire="nvlink", devices=(8,))
+
+
 @pytest.mark.parametrize("wanted", [None, "ethernet", "token ring"])
 def test_an_untimed_or_ambiguous_wire_is_refused(records, wanted):
     run = next(record for record in records if record.measurement.backward)

@@ -152,6 +152,13 @@ def test_this_machines_own_engine_may_lack_tls(tmp_path):
     assert load_hosts(str(path)).hosts[0].endpoint.tls is None
 
 
+@pytest.mark.parametrize(("text", "needed"), [("hello world", "`hosts:` with a list"), ("hosts: [n1]", "`name:`")])
+def test_a_file_of_another_shape_is_refused_with_the_keys_that_it_needs(tmp_path, text, needed):
+    """The error named a private type."""
+    with pytest.raises(RequestError, match=f"expected {needed}; see examples/c4130x4.yaml$"):
+        load_hosts(str(write(tmp_path, text)))
+
+
 @pytest.mark.parametrize("name", ["absent.yaml", "some/hostfile"])
 def test_a_missing_file_is_reported(tmp_path, name):
     assert f"HOSTS={tmp_path / name}: no such file" in refusal(tmp_path / name)

@@ -44,7 +44,8 @@ def refused(tmp_path, *words, env=None):
         (["--seed=-1"], "SEED=-1 is not a whole number of at least 0"),
         (["--interconnect=shm,nvlink"], "INTERCONNECT=nvlink needs GPUs"),
         (["--nodes=2"], "ENGINE=venv emulates no nodes"),
-        (["--nodes=2", "--link-rate=fast"], "'fast' is not a rate; write for example 1gbit"),
+        (["--nodes=2", "--link-rate=fast"], "LINK_RATE=fast: 'fast' is not a rate; write for example 1gbit"),
+        (["--nodes=2", "--link-delay=slow"], "LINK_DELAY=slow: "),
     ],
 )
 def test_each_mistake_is_one_sentence(tmp_path, words, says):
@@ -125,6 +126,7 @@ def test_every_command_explains_itself(command):
             for words in (["--check", " "], ["--format=mllog", ".", ""])
         ],
         (["profile", ""], "RUN=results/MACHINE with make"),
+        (["collect", ""], "DIR=results/kubernetes/"),
         (["query", "SELECT * FROM runs", "--in", ""], "IN=results/MACHINE"),
         (["compare", "results", " "], "name both"),
         (["data", "sample", ""], "OUT=/tmp/sample with make"),
@@ -182,7 +184,10 @@ def make(*words):
         (["bench", "model=lenet"], "`make bench` takes no model; did you mean MODEL or MODE? See `make help`"),
         (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
         (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
+        (["bench", "DRY_RUN=1"], "`make bench` takes no DRY_RUN; type `make plan`"),
+        (["diagnose", "DRY_RUN=1"], "`make diagnose` takes no DRY_RUN; see `make help`"),
         (["show"], "no target show; type `.venv/bin/dlscale show`"),
+        (["predict", "RUN=last"], "no target predict; type `.venv/bin/dlscale predict`"),
         (["bnech"], "no target bnech; did you mean bench? See `make help`"),
     ],
 )

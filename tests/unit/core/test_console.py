@@ -88,6 +88,9 @@ def test_a_system_error_about_a_path_is_one_sentence(error, sentence):
         ("--timeout or --link-rate describes", "TIMEOUT or LINK_RATE describes"),
         ("add --model=resnet50 --image-size=224", "add MODEL=resnet50 IMAGE_SIZE=224"),
         ("`dlscale doctor` says more", "`make doctor` says more"),
+        ("`dlscale doctor --hosts=a:4` says why", "`make doctor HOSTS=a:4` says why"),
+        ("`dlscale doctor --hosts` says why", "`make doctor HOSTS=...` says why"),
+        ("`dlscale studies --cells` lists them", "`.venv/bin/dlscale studies --cells` lists them"),
         (
             "`dlscale bench --image I -- COMMAND`; --dialect",
             "`.venv/bin/dlscale bench --image I -- COMMAND`; --dialect",

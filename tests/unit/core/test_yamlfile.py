@@ -92,7 +92,7 @@ def test_an_error_names_file_line_and_key(tmp_path, old, new, sentence):
         (b"images: \x00", ": is not valid YAML ("),
         (b"images: \xff", ": is not UTF-8 text (byte 8); save it as UTF-8"),
         ("# nothing\n", ":1: is empty; expected the keys extra, images, limit"),
-        ("- 1\n", ":1: the top level is [1]: input should be a valid dictionary"),
+        ("- 1\n", ":1: the top level is [1]: expected `images:`"),
         # A recursion, ValueErrors in PyYAML, and a stack overflow in libyaml, which crashes the process.
         ("images: &a\n  mxnet: *a\n", ":2: *a is inside its own value; write that value out"),
         ("limit: 2020-13-45\n", ":1: is not valid YAML ('2020-13-45' is not a valid timestamp, put it in quotes"),

@@ -152,6 +152,8 @@ def test_a_run_without_a_profile_is_refused_with_the_reason(runs, tmp_path):
     alone = leave(tmp_path / "alone", "measured", record()).parent
     with pytest.raises(RequestError, match="holds no pass under a profiler; name one, or run with PROFILE=kernels"):
         find_pass(alone)
+    with pytest.raises(RequestError, match=r"^RUN=.*/nope does not exist;"):
+        find_pass(tmp_path / "nope")
     never = leave(tmp_path, "p", a_pass("memory", events=[]))
     with pytest.raises(RequestError, match=r"its profiler never started \(0 of 1 ranks ended their pass"):
         show_profile(never, as_json=False)

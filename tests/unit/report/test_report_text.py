@@ -476,7 +476,7 @@ def test_bench_ends_with_one_path_and_the_next_command(tmp_path, monkeypatch):
         publish([run], out=tmp_path / "out", name="m", console=console, **more)
         return console.file.getvalue()
 
-    assert said().endswith("results: out/m*\nnext: dlscale report out, or the same with --verbose\n")
+    assert said().endswith("results: out/m*\nnext: dlscale report out, or this bench again with --verbose\n")
     assert "record: " not in said()
     monkeypatch.setenv("MAKELEVEL", "1")
     whole = said(verbose=True)

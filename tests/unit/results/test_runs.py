@@ -343,6 +343,8 @@ def test_a_bare_model_name_is_accepted_with_a_notice(asked, words, model, framew
     [
         (["resnet51"], "unknown MODEL 'resnet51'; did you mean resnet50?"),
         (["resnet50", "--model=lenet"], "resnet50 and --model=lenet are both given; leave one of them out"),
+        (["pytorch", "resnet50", "lenet"], "MODEL is given 2 times: resnet50, lenet;"),
+        (["mxnet", "torch"], "FRAMEWORK is given 2 times: mxnet, torch;"),
         (["WORKER=2"], "unknown variable 'WORKER'; did you mean WORKERS?"),
         (["WORKERS=2", "--workers=1"], "WORKERS=2 and --workers are both given; leave one of them out"),
         (["WORKERS=2", "WORKERS=1"], "WORKERS is given twice; leave one of them out"),
