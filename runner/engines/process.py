@@ -98,7 +98,6 @@ def follow(
     *,
     on_line: Callable[[str], None],
     env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
 ) -> None:
     """Run a command and pass on each line as it is written, stdout and stderr merged. Raises CommandError."""
     tail: deque[str] = deque(maxlen=100)
@@ -106,7 +105,6 @@ def follow(
         process = subprocess.Popen(
             list(argv),
             env=env,
-            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -129,9 +129,9 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
     return found
 
 
-def discover_own(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
+def discover_own(request: Request, *, contact: bool = True) -> Resources:
     """Find the resources of one of the suite's programs; see `discover`."""
-    found = discover(request, contact=contact, say=say)
+    found = discover(request, contact=contact)
     if not isinstance(found, Resources):
         raise TypeError("the request has a command of the user's")
     return found
