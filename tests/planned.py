@@ -18,7 +18,7 @@ WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
 
 
 def resources(framework="mxnet", device="cpu", **changes):
-    image = next(image for image in CATALOG.images if (image.framework, image.device) == (framework, device))
+    image = CATALOG.find(framework, None, device)
     node = changes.pop("node", None) or (examples.node() if device == "cpu" else examples.gpu_node(4))
     values = {
         "cluster": Cluster("here", node.name, (Member(node, NodeWires()),)),
