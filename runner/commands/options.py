@@ -212,11 +212,11 @@ def _parse_positional(given: Mapping[str, object]) -> Mapping[str, object]:
     if len(words) == 1 and not meant and difflib.get_close_matches(parsing.bare(words[0]), named):
         raise RequestError(unknown("MODEL", words[0], _models()))
     if len(meant) < len(words):
-        found = [named.get(parsing.bare(word)) for word in words]
-        for of in meant if all(found) else ():
-            several = [word for word, one in zip(words, found, strict=True) if one and one[0] == of]
-            if len(several) > 1:
-                raise RequestError(f"{of.upper()} is given {len(several)} times: {', '.join(several)}; leave one")
+        fields = [named.get(parsing.bare(word), ("",))[0] for word in words]
+        for field in meant if all(fields) else ():
+            if (several := fields.count(field)) > 1:
+                same = ", ".join(word for word, one in zip(words, fields, strict=True) if one == field)
+                raise RequestError(f"{field.upper()} is given {several} times: {same}; leave one")
         return given
     for word, (field, name) in zip(words, meant.items(), strict=True):
         if given.get(field, name) != name:

@@ -107,7 +107,7 @@ def _to_regrade(directory: Path) -> Iterator[Path]:
 def _regrade_run(run: Path) -> tuple[list[str], str]:
     """The parts of a record that were rewritten, and the source that they differed from; `_regrade_study` returns the same of a study."""
     old, new = regrade(run)
-    changed = differing(old, new)
+    changed = _changed(old, new)
     if changed:
         try:
             write_record(run, new)
@@ -120,14 +120,13 @@ def _regrade_run(run: Path) -> tuple[list[str], str]:
 
 def _regrade_study(path: Path) -> tuple[list[str], str]:
     before, after = rejudge(path)
-    changed = differing(before, after)
+    changed = _changed(before, after)
     if changed:
         write(path, after)
     return changed, "the records"
 
 
-def differing(old: BaseModel, new: BaseModel) -> list[str]:
-    """The fields in which two records, or two reproductions of a study, differ."""
+def _changed(old: BaseModel, new: BaseModel) -> list[str]:
     before, after = old.model_dump(), new.model_dump()
     return [name for name in type(old).model_fields if not _equal(before[name], after[name])]
 

@@ -131,21 +131,18 @@ def in_user_terms(sentence: str) -> str:
 def _for_make(found: re.Match[str]) -> str:
     command, flag, value = found.groups()
     if command:
-        target, *flags = command.split()
-        words = [_variable(flag) for flag in flags]
-        known = target in _TARGETS and all(words)
-        return f"`make {' '.join((target, *filter(None, words)))}`" if known else f"`.venv/bin/dlscale {command}`"
+        target, *words = command.split()
+        flags = [word.removeprefix("--").partition("=") for word in words if word.startswith("--")]
+        given = [_variable(name, value or "...") for name, _, value in flags]
+        known = target in _TARGETS and len(given) == len(words) and all(given)
+        return f"`make {' '.join((target, *filter(None, given)))}`" if known else f"`.venv/bin/dlscale {command}`"
+    return _variable(flag, value) or found[0]
+
+
+def _variable(flag: str, value: str | None) -> str | None:
+    """A flag in make's terms: ``"hosts", "a:4"`` is ``"HOSTS=a:4"``; None if make has no such variable."""
     name = flag.replace("-", "_")
     if name not in _VARIABLES:
-        return found[0]
+        return None
     value = "1" if name in _SWITCHES else value
     return name.upper() + (f"={value}" if value else "")
-
-
-def _variable(flag: str) -> str | None:
-    """Put a flag of a command line in make's terms: ``"--hosts=a:4"`` is ``"HOSTS=a:4"``; None if make has no such variable."""
-    word, _, value = flag.partition("=")
-    name = word.removeprefix("--").replace("-", "_")
-    if not flag.startswith("--") or name not in _VARIABLES:
-        return None
-    return f"{name.upper()}={'1' if name in _SWITCHES else value or '...'}"

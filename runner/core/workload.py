@@ -226,30 +226,26 @@ class Workload(Frozen):
         """Return the frameworks that offer a mode."""
         return self.converge if mode == "converge" else tuple(self.programs.get(mode, ()))
 
-    def program(self, framework: str, mode: Mode = "train") -> str:
-        """Return a framework's program for a mode, relative to `workloads/`. Raises RequestError if this workload has none."""
+    def program(self, framework: str, mode: Mode = "train", *, model: str | None = None) -> str:
+        """Return a framework's program for a mode, relative to `workloads/`. Raises RequestError if this workload has none.
+
+        The error names the frameworks that have one, of these only those that offer `model`, if it is given.
+        """
         known = self.frameworks(mode)
         if not known:
             offered = [name for name in get_args(Mode) if self.frameworks(name)]
             raise RequestError(f"MODE={mode} is not offered by {self.name}; ask for {' or '.join(offered)}")
         if framework not in known:
+            frameworks = next((one.frameworks for one in self.models if one.name == model), ())
+            if offered := [one for one in known if one in frameworks]:
+                raise RequestError(
+                    f"MODEL={model} with MODE={mode} has no program for FRAMEWORK={framework}; "
+                    f"ask for FRAMEWORK={' or '.join(offered)}"
+                )
             raise RequestError(
                 f"MODE={mode} of {self.name} has no program for FRAMEWORK={framework}; known: {nearest(framework, known)}"
             )
         return f"{self.name}/{self.programs['infer' if mode == 'infer' else 'train'][framework]}"
-
-    def check_model(self, name: str, *, framework: str, mode: Mode) -> None:
-        """Refuse a framework that has no program for a mode; the error names those that have one and offer the model."""
-        offered = [
-            known
-            for known in self.frameworks(mode)
-            if any(model.name == name and known in model.frameworks for model in self.models)
-        ]
-        if offered and framework not in self.frameworks(mode):
-            raise RequestError(
-                f"MODEL={name} with MODE={mode} has no program for FRAMEWORK={framework}; "
-                f"ask for FRAMEWORK={' or '.join(offered)}"
-            )
 
     def find_model(self, name: str, *, framework: str) -> Model:
         """Look a model up by name. Raises RequestError if it does not exist, or if the framework does not offer it."""

@@ -140,8 +140,6 @@ def discover_own(request: Request, *, contact: bool = True) -> Resources:
 def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) -> Resources:
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     image, *others = images
-    if request.model and request.framework:
-        workload.check_model(request.model, framework=request.framework, mode=request.mode)
     data = None
     if request.data:
         if workload.data == "none":

@@ -51,7 +51,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     _refuse_data(request, resources)
     device, members = resources.device, resources.cluster.members
     workload, framework = resources.workload, resources.image.framework
-    program = workload.program(framework, request.mode)
+    program = workload.program(framework, request.mode, model=request.model)
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     settings = workload.settings_of(model, request.settings, mode=request.mode)
@@ -77,8 +77,8 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     all_scales = tuple(sorted({devices for devices, _ in concurrent} or {1, *requested}))
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in all_scales}
     strategy = choose(request, image=resources.image, workload=workload, scales=requested, nodes=max(nodes.values()))
+    techniques.refuse_without_effect(request, strategy=strategy.name, most=requested[-1])
     for scale in (one for one in requested if one > 1):
-        techniques.refuse_without_effect(request, strategy=strategy.name)
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
     ip_only = strategy.ip_only(device)
     matrix = _Matrix(

@@ -86,10 +86,14 @@ def effective(request: Request, *, strategy: StrategyName) -> tuple[Technique, .
     return tuple(name for name in request.techniques if name not in without_effect)
 
 
-def refuse_without_effect(request: Request, *, strategy: StrategyName) -> None:
-    """Raise RequestError if a technique that was asked for by name has no effect with a strategy; a preset leaves it out."""
+def refuse_without_effect(request: Request, *, strategy: StrategyName, most: int) -> None:
+    """Raise RequestError if a technique that was asked for by name has no effect with a strategy on `most` devices; a preset leaves it out."""
     kept = effective(request, strategy=strategy)
-    if request.preset == "reference" and (lost := [name for name in request.techniques if name not in kept]):
+    if (
+        most > 1
+        and request.preset == "reference"
+        and (lost := [name for name in request.techniques if name not in kept])
+    ):
         raise RequestError(f"TECHNIQUES={','.join(lost)} has no effect with STRATEGY={strategy}; leave it out")
 
 

@@ -111,8 +111,13 @@ def scaling(summary: Summary) -> Table:
     )
 
 
+TIMES: Final = ("training time (s)", "measured time (s)")
+"""Headers of the time of all iterations: of training, and of inference."""
+
+
 def _time(summary: Summary) -> str:
-    return "training time (s)" if summary.trains else "measured time (s)"
+    training, inference = TIMES
+    return training if summary.trains else inference
 
 
 def _without_ratios_of_one(summary: Summary, table: Table) -> Table:

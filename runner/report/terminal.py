@@ -23,7 +23,6 @@ _STYLES: Final[dict[Status, str]] = {
     "invalid": "bold red",
     "failed": "bold red",
 }
-_DROPPED_FIRST: Final = "training time (s)"  # the column that a terminal drops if not all fit
 
 
 def print_short(console: Console, summary: Summary) -> None:
@@ -77,7 +76,7 @@ def print_whole(console: Console, summary: Summary) -> None:
 def _fitted(shown: Table, rows: Sequence[Row], *, width: int) -> RichTable:
     """Lay out one line per scale; in too narrow a terminal without training times, and if that is not enough, with intervals on two lines."""
     if _narrowest_width(shown) > width:
-        shown = shown.without(_DROPPED_FIRST)
+        shown = shown.without(*matrix.TIMES)
     if _narrowest_width(shown) > width:
         broken = tuple(tuple(cell.replace(" (", "\n(") for cell in cells) for cells in shown.rows)
         shown = shown.model_copy(update={"rows": broken})

@@ -84,15 +84,12 @@ def measure(
         kept = joined.since(steady.first_window)
         throughput = Throughput(value=kept.rate, ci95=None, unit=unit)
         parts = step_parts(
-            events, first_window=steady.first_window, seconds=float(kept.seconds.sum()), gradient_bytes=gradient_bytes
+            events,
+            first_window=steady.first_window,
+            seconds=float(kept.seconds.sum()),
+            gradient_bytes=gradient_bytes,
+            at_another_clock=device == "gpu" and passes_came_first(events),
         )
-        if device == "gpu" and parts and parts.communication_s is not None and passes_came_first(events):
-            parts = StepParts(
-                step_s=parts.step_s,
-                input_waited_s=parts.input_waited_s,
-                exchange_alone_s=parts.exchange_alone_s,
-                inseparable="passes without any exchange were timed before the first window, when the GPUs ran at another clock",
-            )
     phase_s = _phase_seconds(events)
     first_step = max((event.received for event in events if isinstance(event, FirstStep)), default=None)
     stops = sorted((event for event in events if isinstance(event, RunStop)), key=lambda stop: stop.rank)
@@ -332,11 +329,17 @@ NO_WAIT: Final = 0.01
 
 
 def step_parts(
-    events: Sequence[Event], *, first_window: int, seconds: float, gradient_bytes: int | None
+    events: Sequence[Event],
+    *,
+    first_window: int,
+    seconds: float,
+    gradient_bytes: int | None,
+    at_another_clock: bool = False,
 ) -> StepParts | None:
     """Split the step time of the windows from `first_window` on, which took `seconds`; None if the program reported only windows.
 
-    `gradient_bytes` is what a device contributes to the exchange of one step.
+    `gradient_bytes` is what a device contributes to the exchange of one step. Passes without an exchange that were timed `at_another_clock`
+    separate nothing on several devices.
     """
     ranks = common_windows([event for event in events if isinstance(event, Window)])
     counted = [windows[first_window:] for windows in ranks.values()]
@@ -352,7 +355,11 @@ def step_parts(
     alone = exchange_seconds(probe, gradient_bytes) if gradient_bytes is not None else None
     devices = next((event.world_size for event in events if isinstance(event, RunStart)), len(ranks))
     known = StepParts(step_s=seconds / steps, input_waited_s=waited, exchange_alone_s=alone)
-    return known.model_copy(update=_one_device(known, passes) if devices == 1 else _several_devices(known, passes))
+    found = _one_device(known, passes) if devices == 1 else _several_devices(known, passes)
+    if devices > 1 and at_another_clock and "inseparable" not in found:
+        clock = "passes without any exchange were timed before the first window, when the GPUs ran at another clock"
+        found = {"inseparable": clock}
+    return known.model_copy(update=found)
 
 
 Parts = dict[str, float | str | None]

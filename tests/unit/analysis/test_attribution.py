@@ -191,6 +191,19 @@ def test_a_measurement_holds_probe_and_parts():
     assert found.step_parts.exchange_alone_s == pytest.approx(0.04)
 
 
+@pytest.mark.parametrize(("device", "at", "known"), [("gpu", 9.0, False), ("gpu", 12.0, True), ("cpu", 9.0, True)])
+def test_passes_before_the_first_window_separate_no_step_of_several_gpus(device, at, known):
+    """At the clock of a GPU that was idle before, a step without any exchange exceeded its pass by 4.9 of 117 ms: "communication"."""
+    events = [*(window(rank, 0) for rank in (0, 1)), compute(0, 0.06), compute(1, 0.06)]
+    events += [
+        program_event(WarmupEnd, iterations=4, t=10.0),
+        program_event(Phase, name="probe_compute", seconds=1.0, t=at),
+    ]
+    found = measure(events, started=0.0, unit="images/s", device=device).step_parts
+    assert found.step_s == pytest.approx(0.1)
+    assert (found.communication_s is not None, found.inseparable is None) == (known, known)
+
+
 def test_probes_are_excluded_from_the_time_to_the_first_step_and_from_warm_up():
     events = [
         program_event(FirstStep, t=8.0, received=30.0),

@@ -214,9 +214,9 @@ def test_an_unsupported_mode_is_refused_with_the_supported_ones(cnn):
 def test_a_framework_without_a_program_is_refused_with_those_that_offer_the_model():
     """`MODEL=gpt-tiny FRAMEWORK=mxnet` named TensorFlow, which was refused next."""
     language = next(one for one in load_workloads(ROOT) if one.name == "language_model")
-    language.check_model("gpt-tiny", framework="pytorch", mode="train")
+    assert language.program("pytorch", model="gpt-tiny")
     with pytest.raises(RequestError, match="^MODEL=gpt-tiny .* FRAMEWORK=mxnet; ask for FRAMEWORK=pytorch$"):
-        language.check_model("gpt-tiny", framework="mxnet", mode="train")
+        language.program("mxnet", model="gpt-tiny")
 
 
 def test_an_inference_only_precision_is_refused_for_training(cnn):

@@ -232,7 +232,7 @@ SMALL = "size_mib: 652\n"
         ('cuda: "12.4"', 'cuda: "12.9"', "images.mxnet 1.9.1-nvidia names CUDA 12.9, which 'cuda' does not list"),
         ('cuda: "12.4"\n', "ptx: true\n", "a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'"),
         ("2.15.0\n", "2.6.0\n", "images.pytorch has version 2.6.0 twice"),
-        ('"==3.11.*"', '"==3.12.*"', "excludes the base's own Python 3.11"),
+        ('"==3.11.*"', '"==3.12.*"', "images.pytorch 2.13.0-cpu excludes the base's own Python 3.11"),
         ('"==3.11.*"', '"3.11"', "not a range of Python versions like '>=3.10,<3.13'"),
         ("580.65.06", "new", "not a driver version like '580.65.06'"),
         ("requires_python", "require_python", "did you mean 'requires_python'?"),

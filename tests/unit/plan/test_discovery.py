@@ -36,13 +36,6 @@ def test_connections_to_hosts_are_closed_if_a_request_is_refused(monkeypatch):
     assert closed == ["n1"]
 
 
-def test_a_framework_without_the_model_is_refused_by_name(monkeypatch):
-    cluster = Cluster("hosts", "n1", (Member(examples.node(name="n1"), NodeWires()),))
-    monkeypatch.setattr(discovery, "assemble", lambda *_, **__: cluster)
-    with pytest.raises(RequestError, match="^MODEL=gpt-tiny"):
-        discovery.discover(Request(framework="mxnet", model="gpt-tiny", hosts="n1"))
-
-
 @pytest.fixture
 def hopper(tmp_path):
     """Four hosts with four H100s each."""

@@ -243,6 +243,11 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"strategy": "dp"}, {"framework": "pytorch"}, "STRATEGY=dp is not offered by pytorch 2.13.0-cpu on"),
         ({"strategy": "mirrored", "gpus": (1,)}, ONE_DEVICE, "STRATEGY=mirrored is not offered by tensorflow 1.15.5"),
         ({"profile": ("metrics",)}, {"framework": "caffe"}, "PROFILE=metrics is not offered by FRAMEWORK=caffe"),
+        (
+            {"model": "gpt-tiny"},
+            {"workload": workload_of("gpt-tiny")},
+            "MODEL=gpt-tiny with MODE=train has no program for",
+        ),
         ({"profile": ("kernels", "metrics", "calls")}, {"framework": "pytorch"}, "PROFILE=metrics,calls is of GPUs"),
         ({"workers": (2,), "interconnect": ("shm",)}, {"framework": "pytorch"}, "INTERCONNECT=shm asked, but the"),
         (

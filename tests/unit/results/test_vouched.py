@@ -33,7 +33,7 @@ from runner.analysis.comparisons.ablation import ablations
 from runner.analysis.interconnect.evidence import gradient_factor, least_factor
 from runner.analysis.summarize import summarize
 from runner.commands import compare_flow
-from runner.commands.regrade import differing, regrade
+from runner.commands.regrade import regrade
 from runner.commands.report import FIGURES_FOLDER, KEPT_PAGE, report
 from runner.core.units import figure, half_width
 from runner.experiments.studies.reproduction import read_reproduction
@@ -448,9 +448,9 @@ RUNS = [path for folder in folders_under(RESULTS) for path in run_directories(fo
 
 @pytest.fixture(scope="module")
 def regraded():
-    """(directory, record) of all, each recomputed from its raw files."""
+    """(directory, record) of all, each recomputed to the digit from its raw files."""
     found = {path: regrade(path) for path in RUNS}
-    assert {path.name: changed for path, both in found.items() if (changed := differing(*both))} == {}
+    assert [path for path, (old, new) in found.items() if new != old] == []
     return [(path, new) for path, (_, new) in found.items()]
 
 
